@@ -1,0 +1,85 @@
+//! `bongsu broadcasts list|get|cancel`.
+
+use bongsu_proto::v1;
+
+use crate::Context;
+use crate::error::Failure;
+use crate::pages::{Limit, walk};
+use crate::table::Table;
+use crate::view::{BroadcastView, broadcast_columns, broadcast_details, broadcast_row};
+use crate::words;
+
+/// Broadcasts in a page: their bodies make them large.
+const PAGE: i32 = 100;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    List(ListArgs),
+    /// One broadcast with all its fields
+    Get(Id),
+    Cancel(Id),
+}
+
+/// Broadcasts, newest first
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Only those in this state; repeat for several
+    #[arg(long = "state", value_name = "STATE", value_parser = words::parser::<v1::BroadcastState>())]
+    states: Vec<v1::BroadcastState>,
+
+    #[command(flatten)]
+    limit: Limit,
+}
+
+/// Stop a broadcast: calls already in flight end as their provider answers, everything else is not sent
+#[derive(Debug, clap::Args)]
+pub struct Id {
+    /// Id of the broadcast
+    #[arg(value_name = "BROADCAST")]
+    id: i64,
+}
+
+pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list(args, context).await,
+        Command::Get(id) => get(id, context).await,
+        Command::Cancel(id) => cancel(id, context).await,
+    }
+}
+
+async fn list(args: ListArgs, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let output = context.output;
+    let states: Vec<i32> = args.states.iter().map(|state| *state as i32).collect();
+    let fetch = async |page_size, page_token| {
+        let request = v1::ListBroadcastsRequest { states: states.clone(), page_size, page_token };
+        let page = client.call("list broadcasts", client.broadcasts().list_broadcasts(request)).await?;
+        Ok((page.broadcasts, page.next_page_token))
+    };
+    let mut table = Table::new(&broadcast_columns());
+    let print = |broadcasts: Vec<v1::Broadcast>| {
+        if output.json {
+            return broadcasts.iter().try_for_each(|broadcast| output.object(&BroadcastView::from(broadcast)));
+        }
+        output.data(&table.page(broadcasts.iter().map(broadcast_row).collect()))
+    };
+    walk(output, &args.limit, PAGE, fetch, print).await
+}
+
+async fn get(Id { id }: Id, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let request = v1::GetBroadcastRequest { broadcast_id: id };
+    let answer = client.call("get the broadcast", client.broadcasts().get_broadcast(request)).await?;
+    print(&answer.broadcast.unwrap_or_default(), context)
+}
+
+pub async fn cancel(Id { id }: Id, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let request = v1::CancelBroadcastRequest { broadcast_id: id };
+    let answer = client.call("cancel the broadcast", client.broadcasts().cancel_broadcast(request)).await?;
+    print(&answer.broadcast.unwrap_or_default(), context)
+}
+
+fn print(broadcast: &v1::Broadcast, context: &Context) -> Result<(), Failure> {
+    context.output.either(&BroadcastView::from(broadcast), || broadcast_details(broadcast))
+}

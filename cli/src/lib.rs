@@ -1,0 +1,130 @@
+//! `bongsu`, the operator's tool, and – as hidden subcommands – the services themselves, so that one executable is
+//! enough to run all of Bongsu on one machine.
+//!
+//! * a command is a module with its arguments and a `run`
+//! * [`client`] connects and calls, [`error`] says what went wrong, [`output`] and [`view`] print
+//! * [`services`] are the hidden subcommands, [`stack`] starts them as child processes of this executable
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::client::Servers;
+use crate::error::Failure;
+use crate::output::Output;
+
+mod broadcasts;
+mod client;
+mod completions;
+mod dead_letters;
+mod deliveries;
+mod devices;
+mod error;
+mod migrate;
+mod output;
+mod pages;
+mod progress;
+mod send;
+mod services;
+mod status;
+mod table;
+mod times;
+mod view;
+mod words;
+
+/// Sends push notifications once, to everybody who asked for them
+#[derive(Debug, Parser)]
+#[command(name = "bongsu", version, propagate_version = true, after_help = error::EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    servers: Servers,
+
+    /// Write JSON, one object per line: data to stdout, notes and errors to stderr
+    ///
+    /// Field names are those of the API's proto files; ids are strings, counts are numbers, times are RFC 3339.
+    #[arg(long, global = true, help_heading = "Global options")]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Send(send::Args),
+    Status(status::Args),
+    /// Broadcasts: list, get, cancel
+    #[command(subcommand)]
+    Broadcasts(broadcasts::Command),
+    Cancel(broadcasts::Id),
+    Deliveries(deliveries::Args),
+    /// Devices: list, get, register, import, consent, topics
+    #[command(subcommand)]
+    Devices(devices::Command),
+    /// Deliveries that were given up
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
+    Migrate(migrate::Args),
+    Completions(completions::Args),
+}
+
+/// What every command needs.
+#[derive(Clone, Debug)]
+struct Context {
+    servers: Servers,
+    output: Output,
+}
+
+/// The whole program: parses the command line, runs the command, and tells how it went.
+pub fn main() -> ExitCode {
+    if let Some(service) = services::asked_for() {
+        return services::run(service);
+    }
+    let cli = Cli::parse();
+    let output = Output { json: cli.json };
+    let context = Context { servers: cli.servers, output };
+    // One thread is plenty for a client, and starts faster than a pool.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => {
+            let result = runtime.block_on(run(cli.command, &context));
+            // A thread that still reads stdin cannot be stopped, and nobody needs what it would read.
+            runtime.shutdown_background();
+            result
+        }
+        Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("the runtime could not be started"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report(output);
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    match command {
+        Command::Send(args) => send::run(args, context).await,
+        Command::Status(args) => status::run(args, context).await,
+        Command::Broadcasts(command) => broadcasts::run(command, context).await,
+        Command::Cancel(id) => broadcasts::cancel(id, context).await,
+        Command::Deliveries(args) => deliveries::run(args, context).await,
+        Command::Devices(command) => devices::run(command, context).await,
+        Command::DeadLetters(command) => dead_letters::run(command, context).await,
+        Command::Migrate(args) => migrate::run(args, context).await,
+        Command::Completions(args) => completions::run(&args, context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

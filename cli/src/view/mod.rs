@@ -1,0 +1,27 @@
+//! Messages of the API as JSON objects and as rows of tables.
+//!
+//! JSON uses the proto's field names (`snake_case`), ids as strings, counts as numbers, enums as short lower-case words,
+//! times as RFC 3339 and durations as proto JSON does (`"12.5s"`); what is unset is `null`.
+
+mod broadcast;
+mod delivery;
+mod device;
+mod status;
+
+pub use broadcast::{BroadcastView, audience, broadcast_columns, broadcast_details, broadcast_row};
+pub use delivery::{
+    DeadLetterView, DeliveryView, dead_letter_columns, dead_letter_row, delivery_columns, delivery_row,
+};
+pub use device::{DeviceView, device_columns, device_details, device_row};
+pub use status::{StatusView, progress_text, status_text};
+
+use crate::times;
+
+/// An unset time is `null`.
+fn time(time: Option<&prost_types::Timestamp>) -> Option<String> {
+    time.and_then(times::rfc3339)
+}
+
+fn none_if_empty(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}

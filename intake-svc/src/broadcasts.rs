@@ -1,0 +1,151 @@
+//! `BroadcastService`.
+
+use std::sync::Arc;
+
+use bongsu_ops::api::{self, PageFilter, Violations, page_size};
+use bongsu_proto::v1::broadcast_service_server::BroadcastService;
+use bongsu_proto::v1::{
+    CancelBroadcastRequest, CancelBroadcastResponse, CreateBroadcastRequest, CreateBroadcastResponse,
+    GetBroadcastRequest, GetBroadcastResponse, ListBroadcastsRequest, ListBroadcastsResponse,
+};
+use bongsu_store::{
+    Acceptance, BroadcastFilter, BroadcastId, BroadcastState, Cancellation, Check, NewBroadcast, Store,
+};
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::Notify;
+use tonic::{Request, Response, Status};
+
+use crate::metrics::{self, Accepted};
+use crate::{convert, status, validate};
+
+const DEFAULT_PAGE: i64 = 50;
+const MAX_PAGE: i64 = 500;
+
+/// The service over a store; `fan_out` wakes the worker that makes deliveries.
+pub(crate) struct Broadcasts {
+    pub store: Store,
+    pub fan_out: Arc<Notify>,
+}
+
+#[tonic::async_trait]
+impl BroadcastService for Broadcasts {
+    async fn create_broadcast(
+        &self,
+        request: Request<CreateBroadcastRequest>,
+    ) -> Result<Response<CreateBroadcastResponse>, Status> {
+        let request = request.into_inner();
+        let validate_only = request.validate_only;
+        let new = validate::new_broadcast(request).map_err(|violations| api::invalid(&violations))?;
+        let response = if validate_only { self.check(new).await? } else { self.accept(&new).await? };
+        Ok(Response::new(response))
+    }
+
+    async fn get_broadcast(
+        &self,
+        request: Request<GetBroadcastRequest>,
+    ) -> Result<Response<GetBroadcastResponse>, Status> {
+        let id = BroadcastId(request.into_inner().broadcast_id);
+        let broadcast = self.store.broadcast(id).await.map_err(|e| status::from_store(&e, "GetBroadcast"))?;
+        let broadcast = broadcast.ok_or_else(|| status::broadcast_not_found(id))?;
+        Ok(Response::new(GetBroadcastResponse { broadcast: Some(convert::broadcast(broadcast)) }))
+    }
+
+    async fn list_broadcasts(
+        &self,
+        request: Request<ListBroadcastsRequest>,
+    ) -> Result<Response<ListBroadcastsResponse>, Status> {
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let mut states = validate::list_states(&request.states, &mut violations);
+        states.sort_unstable_by_key(|state| convert::state(*state) as i32);
+        states.dedup();
+        let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE, &mut violations);
+        let filter = page_filter(&states);
+        let before = filter.parse(&request.page_token).unwrap_or_else(|problem| {
+            violations.add("page_token", problem);
+            None
+        });
+        if !violations.is_empty() {
+            return Err(api::invalid(&violations));
+        }
+        // One row more than asked for tells whether there is a next page.
+        let rows = BroadcastFilter { states, before: before.map(|[id]| BroadcastId(id)), limit: limit + 1 };
+        let mut broadcasts =
+            self.store.list_broadcasts(&rows).await.map_err(|e| status::from_store(&e, "ListBroadcasts"))?;
+        let next_page_token = filter.cut(&mut broadcasts, limit, |broadcast| [broadcast.id.0]);
+        let broadcasts = broadcasts.into_iter().map(convert::broadcast).collect();
+        Ok(Response::new(ListBroadcastsResponse { broadcasts, next_page_token }))
+    }
+
+    async fn cancel_broadcast(
+        &self,
+        request: Request<CancelBroadcastRequest>,
+    ) -> Result<Response<CancelBroadcastResponse>, Status> {
+        let id = BroadcastId(request.into_inner().broadcast_id);
+        let outcome =
+            self.store.cancel_broadcast(id).await.map_err(|e| status::from_store(&e, "CancelBroadcast"))?;
+        match outcome {
+            Cancellation::Done(broadcast) => {
+                tracing::info!(broadcast_id = id.0, "broadcast cancelled");
+                let broadcast = Some(convert::broadcast(*broadcast));
+                Ok(Response::new(CancelBroadcastResponse { broadcast }))
+            }
+            Cancellation::Completed(broadcast) => {
+                Err(status::broadcast_final(&broadcast, convert::state(broadcast.state).as_str_name()))
+            }
+            Cancellation::NotFound => Err(status::broadcast_not_found(id)),
+        }
+    }
+}
+
+impl Broadcasts {
+    async fn accept(&self, new: &NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
+        let acceptance =
+            self.store.accept(new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+        if let Acceptance::New(broadcast) = &acceptance {
+            self.fan_out.notify_one();
+            tracing::info!(broadcast_id = broadcast.id.0, key = new.idempotency_key, "broadcast accepted");
+        }
+        answer(acceptance, new)
+    }
+
+    async fn check(&self, new: NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
+        let check = self.store.check(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+        match check {
+            Check::WouldAccept { now, expires_at } => {
+                let broadcast = Some(convert::unstored(new, now, expires_at));
+                Ok(CreateBroadcastResponse { broadcast, replayed: false })
+            }
+            Check::Otherwise(acceptance) => answer(acceptance, &new),
+        }
+    }
+}
+
+fn answer(acceptance: Acceptance, new: &NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
+    let (broadcast, replayed) = match acceptance {
+        Acceptance::New(broadcast) => {
+            metrics::broadcast(Accepted::New);
+            (broadcast, false)
+        }
+        Acceptance::Replayed(broadcast) => {
+            metrics::broadcast(Accepted::Replayed);
+            (broadcast, true)
+        }
+        Acceptance::KeyReused(existing) => {
+            metrics::broadcast(Accepted::KeyReused);
+            return Err(status::idempotency_key_reused(&new.idempotency_key, existing));
+        }
+        Acceptance::ExpiryOutOfRange { now } => {
+            let now = now.format(&Rfc3339).unwrap_or_default();
+            let problem = format!(
+                "is not between 1 second and 7 days after now, which is {now} by the database's clock"
+            );
+            return Err(status::invalid_field("expire_time", problem));
+        }
+    };
+    Ok(CreateBroadcastResponse { broadcast: Some(convert::broadcast(*broadcast)), replayed })
+}
+
+fn page_filter(states: &[BroadcastState]) -> PageFilter {
+    PageFilter::new("ListBroadcasts", states.iter().map(|state| convert::state(*state).as_str_name()))
+}

@@ -1,0 +1,104 @@
+//! What happens around every call: it is refused while we stop or have too much to do, and it is measured.
+//!
+//! Health and reflection pass untouched, so that an overloaded process still answers its probes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+
+use crate::{metrics, status};
+
+/// Wraps the services.
+#[derive(Clone)]
+pub(crate) struct CallsLayer {
+    gate: Arc<Gate>,
+}
+
+/// Who may come in.
+struct Gate {
+    permits: Arc<Semaphore>,
+    limit: usize,
+    shutdown: CancellationToken,
+}
+
+impl CallsLayer {
+    /// At most `limit` calls at a time, and no new ones after `shutdown`.
+    pub fn new(limit: usize, shutdown: CancellationToken) -> Self {
+        let permits = Arc::new(Semaphore::new(limit));
+        Self { gate: Arc::new(Gate { permits, limit, shutdown }) }
+    }
+}
+
+impl<S> Layer<S> for CallsLayer {
+    type Service = Calls<S>;
+
+    fn layer(&self, inner: S) -> Calls<S> {
+        Calls { inner, gate: Arc::clone(&self.gate) }
+    }
+}
+
+/// A service behind the gate.
+#[derive(Clone)]
+pub(crate) struct Calls<S> {
+    inner: S,
+    gate: Arc<Gate>,
+}
+
+impl<S> Service<Request<Body>> for Calls<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Some(method) = metrics::method(request.uri().path()) else {
+            return Box::pin(self.inner.call(request));
+        };
+        let started = Instant::now();
+        let permit = match self.gate.enter() {
+            Ok(permit) => permit,
+            Err(refusal) => {
+                metrics::call(method, refusal.code(), started.elapsed());
+                return Box::pin(std::future::ready(Ok(refusal.into_http())));
+            }
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            drop(permit);
+            // An error comes in the headers; without one there, the call is answered.
+            let Some(error) = Status::from_header_map(response.headers()) else {
+                metrics::call(method, Code::Ok, started.elapsed());
+                return Ok(response);
+            };
+            let told = status::with_reason(error);
+            metrics::call(method, told.code(), started.elapsed());
+            Ok(told.into_http())
+        })
+    }
+}
+
+impl Gate {
+    fn enter(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Box<Status>> {
+        if self.shutdown.is_cancelled() {
+            return Err(Box::new(status::draining()));
+        }
+        Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Box::new(status::overloaded(self.limit)))
+    }
+}

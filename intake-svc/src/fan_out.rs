@@ -1,0 +1,110 @@
+//! Background work: making deliveries of broadcasts, and looking after what crashed processes left undone.
+//!
+//! Every intake does all of it; what one does, the others find done. There is no leader to wait for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bongsu_store::{FanOut, Store};
+use rand::Rng as _;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics;
+use crate::outage::Outage;
+
+/// How often a worker without work looks for broadcasts that another intake accepted; ours wake it at once.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often broadcasts that nobody moves on are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the delivery partitions of the coming days are made.
+const PARTITIONS_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Runs `workers` fan-out workers and the upkeep until `shutdown`, and until each has finished the step it is at.
+/// `wake` is notified once for each broadcast accepted here.
+pub(crate) async fn run(store: Store, wake: Arc<Notify>, workers: u32, shutdown: CancellationToken) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        tasks.spawn(make_deliveries(store.clone(), Arc::clone(&wake), shutdown.clone()));
+    }
+    tasks.spawn(sweep(store.clone(), shutdown.clone()));
+    tasks.spawn(keep_partitions(store, shutdown));
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a background task failed");
+        }
+    }
+}
+
+async fn make_deliveries(store: Store, wake: Arc<Notify>, shutdown: CancellationToken) {
+    let mut outage = Outage::new("fan_out");
+    while !shutdown.is_cancelled() {
+        let started = Instant::now();
+        let pause = match store.fan_out_page().await {
+            Ok(FanOut::Page { broadcast, deliveries, finished }) => {
+                outage.over();
+                metrics::fan_out_page(deliveries, started.elapsed());
+                tracing::debug!(broadcast_id = broadcast.0, deliveries, finished, "a page of fan-out");
+                if finished {
+                    tracing::info!(broadcast_id = broadcast.0, "every delivery of the broadcast is made");
+                }
+                // There may be more for a second worker.
+                wake.notify_one();
+                continue;
+            }
+            Ok(FanOut::Idle) => {
+                outage.over();
+                rand::rng().random_range(POLL_INTERVAL / 2..=POLL_INTERVAL)
+            }
+            Err(error) => outage.failed(&error),
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = wake.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn sweep(store: Store, shutdown: CancellationToken) {
+    let mut lane = store.sweep_lane();
+    let mut outage = Outage::new("sweep");
+    while !shutdown.is_cancelled() {
+        let pause = match lane.sweep().await {
+            Ok(swept) => {
+                outage.over();
+                if swept.settled > 0 || !swept.completed.is_empty() {
+                    tracing::debug!(settled = swept.settled, completed = swept.completed.len(), "swept");
+                }
+                if swept.more { Duration::ZERO } else { SWEEP_INTERVAL }
+            }
+            Err(error) => outage.failed(&error),
+        };
+        wait(pause, &shutdown).await;
+    }
+}
+
+async fn keep_partitions(store: Store, shutdown: CancellationToken) {
+    let mut outage = Outage::new("partitions");
+    while !shutdown.is_cancelled() {
+        let pause = match store.ensure_partitions().await {
+            Ok(made) => {
+                outage.over();
+                if made > 0 {
+                    tracing::info!(partitions = made, "delivery partitions made");
+                }
+                PARTITIONS_INTERVAL
+            }
+            Err(error) => outage.failed(&error),
+        };
+        wait(pause, &shutdown).await;
+    }
+}
+
+async fn wait(pause: Duration, shutdown: &CancellationToken) {
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+}

@@ -1,0 +1,144 @@
+//! One intake from its listeners to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bongsu_ops::health::Health;
+use bongsu_ops::{admin, grpc, health, telemetry};
+use bongsu_proto::FILE_DESCRIPTOR_SET;
+use bongsu_proto::v1::broadcast_service_server::{self, BroadcastServiceServer};
+use bongsu_proto::v1::device_service_server::{self, DeviceServiceServer};
+use bongsu_store::Store;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::broadcasts::Broadcasts;
+use crate::calls::CallsLayer;
+use crate::config::Config;
+use crate::devices::Devices;
+use crate::providers::Providers;
+use crate::{fan_out, metrics};
+
+/// How often the database is asked whether it answers, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of one stream, and of one connection, that may be on their way to us: an import needs more than HTTP/2's 64 KiB
+/// where the client is far away.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Where an intake is reached.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Clients' port.
+    pub grpc: TcpListener,
+    /// Probes and metrics.
+    pub admin: TcpListener,
+}
+
+/// Serves until `shutdown`, then lets calls in flight end within the grace that `config` gives, and background work the
+/// step it is at.
+///
+/// # Errors
+///
+/// When the configuration is wrong, Postgres does not answer within the patience at the start, or has another schema.
+pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let url = config.validate()?;
+    let recorder = telemetry::install_metrics()?;
+    metrics::describe();
+    let store = Store::new(url.expose(), config.database_connections, "bongsu-intake")
+        .context("--database-url (BONGSU_DATABASE_URL)")?;
+    let health = Health::new(&[broadcast_service_server::SERVICE_NAME, device_service_server::SERVICE_NAME]);
+    let admin_address = listeners.admin.local_addr()?;
+
+    // Probes are answered while we wait for the database, and until the last call has ended.
+    let admin_shutdown = CancellationToken::new();
+    let _admin_ends_with_us = admin_shutdown.clone().drop_guard();
+    let admin = tokio::spawn(admin::serve(listeners.admin, health.clone(), recorder, admin_shutdown.clone()));
+    tracing::info!(%admin_address, "admin port listens");
+
+    tokio::select! {
+        prepared = prepare(&store, &config) => prepared?,
+        () = shutdown.cancelled() => return Ok(()),
+    }
+    let watched = store.clone();
+    let ping = move || {
+        let store = watched.clone();
+        async move { store.ping().await.is_ok() }
+    };
+    let watch =
+        tokio::spawn(health::watch(health.clone(), PING_INTERVAL, PING_TIMEOUT, ping, shutdown.clone()));
+
+    let wake = Arc::new(Notify::new());
+    // A failed server must end the background work too.
+    let background_shutdown = shutdown.child_token();
+    let _background_ends_with_us = background_shutdown.clone().drop_guard();
+    let background = tokio::spawn(fan_out::run(
+        store.clone(),
+        Arc::clone(&wake),
+        config.fan_out_workers,
+        background_shutdown.clone(),
+    ));
+    serve(&config, &store, wake, &health, listeners.grpc, &shutdown).await?;
+    background_shutdown.cancel();
+    background.await.context("background work")?;
+    watch.await.context("health watch")?;
+    store.close().await;
+    admin_shutdown.cancel();
+    admin.await.context("admin port")?.context("admin port")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits for Postgres and makes sure that its schema is ours.
+async fn prepare(store: &Store, config: &Config) -> anyhow::Result<()> {
+    store.wait_until_ready(config.database_patience()).await.with_context(|| {
+        format!(
+            "Postgres did not answer within {} s: is --database-url (BONGSU_DATABASE_URL) right, and is it running? \
+             --database-patience-s (BONGSU_DATABASE_PATIENCE_S) waits longer",
+            config.database_patience_s
+        )
+    })?;
+    if config.migrate {
+        let applied = store.migrate().await.context("the schema could not be brought up to date")?;
+        tracing::info!(migrations = applied, "schema is up to date");
+    } else {
+        store.check_schema().await?;
+    }
+    Ok(())
+}
+
+/// Serves gRPC until `shutdown` and the end of the calls in flight.
+async fn serve(
+    config: &Config,
+    store: &Store,
+    fan_out: Arc<Notify>,
+    health: &Health,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    let max_message_bytes = config.max_message_bytes as usize;
+    let broadcasts = BroadcastServiceServer::new(Broadcasts { store: store.clone(), fan_out })
+        .max_decoding_message_size(max_message_bytes);
+    let devices = DeviceServiceServer::new(Devices {
+        store: store.clone(),
+        providers: Providers::new(store.clone()),
+        shutdown: shutdown.clone(),
+    })
+    .max_decoding_message_size(max_message_bytes);
+    let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET])?;
+    let router = grpc::server()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .layer(CallsLayer::new(config.max_calls as usize, shutdown.clone()))
+        .add_service(broadcasts)
+        .add_service(devices)
+        .add_service(health.service())
+        .add_service(reflection_v1)
+        .add_service(reflection_v1alpha);
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "intake listens");
+    grpc::serve(router, listener, shutdown.clone(), config.drain_grace()).await.context("gRPC server")
+}

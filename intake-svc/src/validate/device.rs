@@ -1,0 +1,128 @@
+//! What a registration may be.
+
+use bongsu_ops::api::Violations;
+use bongsu_proto::v1::{DeviceRegistration, ListDevicesRequest, ProviderToken};
+use bongsu_store::{DeviceFilter, DeviceId, ProviderId, Registration};
+
+use super::text;
+
+const MAX_USER_ID_BYTES: usize = 256;
+const MAX_PROVIDER_BYTES: usize = 64;
+const MAX_TOKEN_BYTES: usize = 2_048;
+const MAX_INSTALLATION_BYTES: usize = 256;
+const MAX_TOPICS: usize = 20;
+/// Devices that one call may subscribe to a topic.
+const MAX_DEVICE_IDS: usize = 10_000;
+
+/// A registration to store. None where something is wrong with it, or where its provider, which the caller looked up,
+/// is not known.
+pub(crate) fn registration(
+    sent: DeviceRegistration,
+    provider: Option<ProviderId>,
+    v: &mut Violations,
+) -> Option<Registration> {
+    user_id(&sent.user_id, v);
+    text::name("provider", &sent.provider, 1..=MAX_PROVIDER_BYTES, v);
+    text::name("token", &sent.token, 1..=MAX_TOKEN_BYTES, v);
+    text::name("installation_id", &sent.installation_id, 0..=MAX_INSTALLATION_BYTES, v);
+    if sent.topics.len() > MAX_TOPICS {
+        v.add("topics", format!("has {} entries; at most {MAX_TOPICS} are allowed", sent.topics.len()));
+    }
+    for (index, topic) in sent.topics.iter().enumerate().take(MAX_TOPICS) {
+        text::topic(format_args!("topics[{index}]"), topic, v);
+    }
+    if !v.is_empty() {
+        return None;
+    }
+    Some(Registration {
+        provider_id: provider?,
+        token: sent.token,
+        user_id: sent.user_id,
+        installation_id: Some(sent.installation_id).filter(|id| !id.is_empty()),
+        consent: sent.consent,
+        topics: sent.topics,
+    })
+}
+
+/// The id of a user.
+pub(crate) fn user_id(user_id: &str, v: &mut Violations) {
+    text::name("user_id", user_id, 1..=MAX_USER_ID_BYTES, v);
+}
+
+/// A token by which a device is named.
+pub(crate) fn provider_token(sent: &ProviderToken, v: &mut Violations) {
+    text::name("token.provider", &sent.provider, 1..=MAX_PROVIDER_BYTES, v);
+    text::name("token.token", &sent.token, 1..=MAX_TOKEN_BYTES, v);
+}
+
+/// Devices by id, in order and each once.
+pub(crate) fn device_ids(sent: Vec<i64>, v: &mut Violations) -> Vec<DeviceId> {
+    if !(1..=MAX_DEVICE_IDS).contains(&sent.len()) {
+        v.add("device_ids", format!("has {} entries; give 1 to {MAX_DEVICE_IDS}", sent.len()));
+    }
+    let mut ids: Vec<DeviceId> = sent.into_iter().map(DeviceId).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Which devices to list; the page is for the caller to set.
+pub(crate) fn list_filter(request: &ListDevicesRequest, v: &mut Violations) -> DeviceFilter {
+    text::name("user_id", &request.user_id, 0..=MAX_USER_ID_BYTES, v);
+    text::name("provider", &request.provider, 0..=MAX_PROVIDER_BYTES, v);
+    if !request.topic.is_empty() {
+        text::topic("topic", &request.topic, v);
+    }
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    DeviceFilter {
+        user_id: given(&request.user_id),
+        provider: given(&request.provider),
+        topic: given(&request.topic),
+        include_retired: request.include_retired,
+        after: None,
+        limit: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn valid() -> DeviceRegistration {
+        DeviceRegistration {
+            user_id: "사용자-1".into(),
+            provider: "hook".into(),
+            token: "t".into(),
+            ..Default::default()
+        }
+    }
+
+    fn fields(change: impl FnOnce(&mut DeviceRegistration)) -> Vec<String> {
+        let mut sent = valid();
+        change(&mut sent);
+        let mut violations = Violations::default();
+        registration(sent, Some(ProviderId(1)), &mut violations);
+        violations.kept().iter().map(|v| v.field.clone()).collect()
+    }
+
+    #[test]
+    fn limits_are_allowed_and_one_above_is_not() {
+        let none: [&str; 0] = [];
+        assert_eq!(fields(|r| r.user_id = "u".repeat(256)), none);
+        assert_eq!(fields(|r| r.user_id = "u".repeat(257)), ["user_id"]);
+        assert_eq!(fields(|r| r.token = "t".repeat(2_048)), none);
+        assert_eq!(fields(|r| r.token = "t".repeat(2_049)), ["token"]);
+        assert_eq!(fields(|r| r.installation_id = "i".repeat(256)), none);
+        assert_eq!(fields(|r| r.installation_id = "i".repeat(257)), ["installation_id"]);
+        assert_eq!(fields(|r| r.topics = vec!["t".into(); 20]), none);
+        assert_eq!(fields(|r| r.topics = vec!["t".into(); 21]), ["topics"]);
+        let all = fields(|r| *r = DeviceRegistration { token: "a\0".into(), ..Default::default() });
+        assert_eq!(all, ["user_id", "provider", "token"]);
+    }
+
+    #[test]
+    fn an_empty_installation_id_is_none() {
+        let stored = registration(valid(), Some(ProviderId(1)), &mut Violations::default());
+        assert_eq!(stored.expect("valid").installation_id, None);
+    }
+}

@@ -1,0 +1,10 @@
+//! Parsing at the edge: a request becomes domain types here, or a list of what is wrong with it. Behind it nothing is
+//! checked again.
+
+mod broadcast;
+mod device;
+mod text;
+
+pub(crate) use broadcast::{list_states, new_broadcast};
+pub(crate) use device::{device_ids, list_filter, provider_token, registration, user_id};
+pub(crate) use text::topic;

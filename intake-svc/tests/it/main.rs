@@ -1,0 +1,6 @@
+//! What the intake promises over gRPC: a real server on a real Postgres.
+
+mod broadcasts;
+mod devices;
+mod harness;
+mod service;

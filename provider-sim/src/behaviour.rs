@@ -1,0 +1,213 @@
+//! The ways to misbehave, as flags at the start and as JSON while running.
+
+use clap::builder::BoolishValueParser;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A latency beyond this is a typing error; use `hang` for "never".
+const MAX_LATENCY_MS: u64 = 3_600_000;
+
+/// What a provider does with a push. Which rule wins when several apply is [`crate::decision::decide`]'s business:
+/// hang, status, outage, dedupe, the token's prefix, transient, accepted.
+#[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[group(skip)]
+#[serde(default)]
+pub struct Behaviour {
+    /// Mean time from having read a push to answering it, in milliseconds; 0 answers at once
+    #[arg(long, env = "BONGSU_SIM_LATENCY_MS", value_name = "MS", default_value_t = 0)]
+    pub latency_ms: u64,
+
+    /// Spread of the latency in milliseconds: uniform in latency ± jitter; at most the latency
+    #[arg(long, env = "BONGSU_SIM_JITTER_MS", value_name = "MS", default_value_t = 0)]
+    pub jitter_ms: u64,
+
+    /// Share of calls answered 503, from 0 to 1; decided by seed, key and the how-manieth call of that key it is
+    #[arg(long, env = "BONGSU_SIM_TRANSIENT", value_name = "SHARE", default_value_t = 0.0)]
+    pub transient: f64,
+
+    /// Seconds told in Retry-After with every 429 and 503 [default: 1 with a 429, no header with a 503]
+    #[arg(long, env = "BONGSU_SIM_RETRY_AFTER_S", value_name = "S")]
+    pub retry_after_s: Option<u32>,
+
+    /// How many calls of each key are answered 429 where the token begins with `throttled-`
+    #[arg(long, env = "BONGSU_SIM_THROTTLE_TIMES", value_name = "N", default_value_t = 1)]
+    pub throttle_times: u16,
+
+    /// Answer every push 503
+    #[arg(long, env = "BONGSU_SIM_OUTAGE", value_parser = BoolishValueParser::new())]
+    pub outage: bool,
+
+    /// Start of an outage by the clock, in seconds since the simulator started
+    #[arg(long, env = "BONGSU_SIM_OUTAGE_START_S", value_name = "S", default_value_t = 0.0)]
+    pub outage_start_s: f64,
+
+    /// Length of that outage in seconds; 0 means none
+    #[arg(long, env = "BONGSU_SIM_OUTAGE_DURATION_S", value_name = "S", default_value_t = 0.0)]
+    pub outage_duration_s: f64,
+
+    /// Answer every push with this HTTP status, 200 to 599; a 2xx counts as accepted, a 3xx points back at /push
+    #[arg(long, env = "BONGSU_SIM_STATUS", value_name = "STATUS")]
+    pub status: Option<u16>,
+
+    /// Read every push and never answer it
+    #[arg(long, env = "BONGSU_SIM_HANG", value_parser = BoolishValueParser::new())]
+    pub hang: bool,
+
+    /// Honour the idempotency key: a push accepted before is answered 200 and not delivered again
+    #[arg(long, env = "BONGSU_SIM_DEDUPE", value_parser = BoolishValueParser::new())]
+    pub dedupe: bool,
+
+    /// What the transient answers and the jitter are drawn from: same seed, same calls, same decisions
+    #[arg(long, env = "BONGSU_SIM_SEED", value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            latency_ms: 0,
+            jitter_ms: 0,
+            transient: 0.0,
+            retry_after_s: None,
+            throttle_times: 1,
+            outage: false,
+            outage_start_s: 0.0,
+            outage_duration_s: 0.0,
+            status: None,
+            hang: false,
+            dedupe: false,
+            seed: 0,
+        }
+    }
+}
+
+/// Any subset of the fields of [`Behaviour`]; what is absent stays as it is. `Some(None)` (JSON `null`) clears
+/// `retry_after_s` and `status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BehaviourPatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transient: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "null_is_a_value")]
+    pub retry_after_s: Option<Option<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle_times: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_start_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_duration_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "null_is_a_value")]
+    pub status: Option<Option<u16>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hang: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedupe: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum InvalidBehaviour {
+    #[error("transient is {0}; it is a share of calls, from 0 to 1")]
+    Transient(f64),
+    #[error("latency_ms is {0}; at most {MAX_LATENCY_MS} – use hang for a provider that never answers")]
+    Latency(u64),
+    #[error(
+        "jitter_ms is {jitter_ms}, more than latency_ms, {latency_ms}: an answer cannot come before the call"
+    )]
+    Jitter { jitter_ms: u64, latency_ms: u64 },
+    #[error("status is {0}; a final HTTP status is from 200 to 599")]
+    Status(u16),
+    #[error("{field} is {value}; it is a number of seconds, 0 or more")]
+    Seconds { field: &'static str, value: f64 },
+}
+
+impl Behaviour {
+    /// What must hold before a behaviour takes effect, at the start as well as by `PATCH`.
+    pub fn check(&self) -> Result<(), InvalidBehaviour> {
+        if !(0.0..=1.0).contains(&self.transient) {
+            return Err(InvalidBehaviour::Transient(self.transient));
+        }
+        if self.latency_ms > MAX_LATENCY_MS {
+            return Err(InvalidBehaviour::Latency(self.latency_ms));
+        }
+        if self.jitter_ms > self.latency_ms {
+            return Err(InvalidBehaviour::Jitter { jitter_ms: self.jitter_ms, latency_ms: self.latency_ms });
+        }
+        if let Some(status) = self.status
+            && !(200..=599).contains(&status)
+        {
+            return Err(InvalidBehaviour::Status(status));
+        }
+        for (field, value) in
+            [("outage_start_s", self.outage_start_s), ("outage_duration_s", self.outage_duration_s)]
+        {
+            if !value.is_finite() || value < 0.0 {
+                return Err(InvalidBehaviour::Seconds { field, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// This behaviour with the fields of `patch` in place of its own.
+    pub fn patched(&self, patch: &BehaviourPatch) -> Self {
+        Self {
+            latency_ms: patch.latency_ms.unwrap_or(self.latency_ms),
+            jitter_ms: patch.jitter_ms.unwrap_or(self.jitter_ms),
+            transient: patch.transient.unwrap_or(self.transient),
+            retry_after_s: patch.retry_after_s.unwrap_or(self.retry_after_s),
+            throttle_times: patch.throttle_times.unwrap_or(self.throttle_times),
+            outage: patch.outage.unwrap_or(self.outage),
+            outage_start_s: patch.outage_start_s.unwrap_or(self.outage_start_s),
+            outage_duration_s: patch.outage_duration_s.unwrap_or(self.outage_duration_s),
+            status: patch.status.unwrap_or(self.status),
+            hang: patch.hang.unwrap_or(self.hang),
+            dedupe: patch.dedupe.unwrap_or(self.dedupe),
+            seed: patch.seed.unwrap_or(self.seed),
+        }
+    }
+}
+
+/// Called only where the field is present, so that `null` becomes `Some(None)` instead of "absent".
+fn null_is_a_value<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_clears_an_optional_field_and_absence_leaves_it() {
+        let before = Behaviour { status: Some(401), retry_after_s: Some(5), ..Behaviour::default() };
+        let patch: BehaviourPatch = serde_json::from_str(r#"{"status":null}"#).expect("a patch");
+        let after = before.patched(&patch);
+        assert_eq!((after.status, after.retry_after_s), (None, Some(5)));
+        assert_eq!(serde_json::to_string(&patch).expect("JSON"), r#"{"status":null}"#);
+    }
+
+    #[test]
+    fn impossible_values_are_refused_by_name() {
+        let good = Behaviour::default();
+        for (bad, named) in [
+            (Behaviour { transient: 1.5, ..good }, "transient"),
+            (Behaviour { transient: f64::NAN, ..good }, "transient"),
+            (Behaviour { latency_ms: MAX_LATENCY_MS + 1, ..good }, "latency_ms"),
+            (Behaviour { jitter_ms: 1, ..good }, "jitter_ms"),
+            (Behaviour { status: Some(101), ..good }, "status"),
+            (Behaviour { outage_start_s: -1.0, ..good }, "outage_start_s"),
+            (Behaviour { outage_duration_s: f64::INFINITY, ..good }, "outage_duration_s"),
+        ] {
+            let refusal = bad.check().expect_err(named).to_string();
+            assert!(refusal.starts_with(named), "{refusal}");
+        }
+        assert_eq!(good.check(), Ok(()));
+    }
+}

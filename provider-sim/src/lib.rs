@@ -1,0 +1,56 @@
+//! A push provider that can be told to misbehave and that counts duplicates.
+//!
+//! The demo, the tests and the benchmarks send to it over real HTTP, HTTP/1.1 and HTTP/2 with prior knowledge on one
+//! port, and then ask it what arrived: it is the only witness that does not share code with what it judges.
+//!
+//! # When a push counts
+//!
+//! **The answer is decided and counted at the moment the request has been read whole, before the latency.** A real
+//! provider that has read a request delivers it, even if the caller dies before the answer; a simulator that counted
+//! when it answered would not see the duplicates that a killed sender makes. So `accepted` runs ahead of what callers
+//! know by the calls that are `open`.
+//!
+//! # The protocol
+//!
+//! `POST /push` takes `{"to":"<token>","notification":{"broadcast_id":"…","title":"…","body":"…","data":{…}}}` and
+//! answers JSON. Only `to` is needed. `Idempotency-Key` (1 to 255 visible ASCII bytes) names the delivery; without it
+//! the name is `<to>/<broadcast_id>`.
+//!
+//! | answer | body | when |
+//! | --- | --- | --- |
+//! | 200 | `{"id":"<n>"}` | accepted; a repeated key gets the same id |
+//! | 400 | `{"error":"rejected"}` | tokens beginning with `rejected-` |
+//! | 400, 413, 507 | `{"error":"malformed"}`, … with `detail` | not a push; too large; no room for another key |
+//! | 410 | `{"error":"unregistered"}` | tokens beginning with `expired-` |
+//! | 429 | `{"error":"throttled"}` | tokens beginning with `throttled-`, the first times; always with `Retry-After` |
+//! | 503 | `{"error":"unavailable"}` | transient, outage, tokens beginning with `failing-` |
+//!
+//! # Control, on the same port
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET /stats` | [`Stats`] |
+//! | `GET /behaviour`, `PATCH /behaviour` with a [`BehaviourPatch`] | the [`Behaviour`] now |
+//! | `GET /wait?accepted=N&timeout_ms=M` | [`Stats`] as they were when the Nth acceptance was counted; 408 after M ms |
+//! | `POST /mark` | remembers now as the [`Mark`], to measure a stall; [`Stats`] |
+//! | `GET /deliveries`, `?duplicates=true`, `?key=K` | a [`DeliveryRecord`] per line in order of arrival; or one, or 404 |
+//! | `POST /reset` | forgets counts, keys and mark, keeps the behaviour; [`Stats`] |
+//! | `GET /healthz` | 200 |
+
+mod answer;
+mod behaviour;
+mod config;
+mod control;
+mod decision;
+mod keys;
+mod ledger;
+mod push;
+mod query;
+mod server;
+mod sim;
+mod stats;
+
+pub use behaviour::{Behaviour, BehaviourPatch, InvalidBehaviour};
+pub use config::Config;
+pub use server::run;
+pub use stats::{DeliveryRecord, Mark, Stats};

@@ -1,0 +1,53 @@
+//! What all connections share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Behaviour;
+use crate::ledger::Ledger;
+
+#[derive(Debug)]
+pub(crate) struct Sim {
+    /// One lock for all of it, so that every count of a call is seen or none is. A push holds it for less than a
+    /// microsecond, nothing holds it across an await.
+    state: Mutex<State>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub behaviour: Behaviour,
+    pub ledger: Ledger,
+}
+
+impl Sim {
+    pub fn new(behaviour: Behaviour) -> Self {
+        let state = State { behaviour, ledger: Ledger::new() };
+        Self { state: Mutex::new(state), started: Instant::now() }
+    }
+
+    /// A panic elsewhere leaves at most one call uncounted; refusing everything after it would hide the first cause.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn since_start(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// Counts a connection as open for as long as it lives.
+pub(crate) struct OpenConnection(Arc<Sim>);
+
+impl OpenConnection {
+    pub fn new(sim: Arc<Sim>) -> Self {
+        sim.lock().ledger.connection_opened();
+        Self(sim)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.lock().ledger.connection_closed();
+    }
+}

@@ -1,0 +1,7 @@
+//! What the simulator promises to those who test with it, asked over real HTTP.
+
+mod control;
+mod load;
+mod push;
+mod shutdown;
+mod support;

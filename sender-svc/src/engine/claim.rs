@@ -1,0 +1,196 @@
+//! Claiming: keeps the lines supplied, a batch at a time, without holding more than they can use soon.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bongsu_store::{ClaimLane, DueDelivery, LeasedBatch, ProviderId, Result, Verdict, Want};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Engine;
+use super::flush::{Answered, Settled};
+use super::held::{HeldBatch, Job};
+use super::line::Line;
+use crate::metrics;
+
+/// Between two looks at an empty queue: from the first, doubled up to the second while it stays empty.
+const POLL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+/// After an error of the database.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// Batches per lane in one claim, whatever their size.
+const MOST_BATCHES: usize = 256;
+/// Fresh work below the floor (see [`Line::floor`]) is looked for this often while there is other work, and while there is
+/// none.
+const BELOW_FLOOR: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
+
+struct Claimer {
+    engine: Arc<Engine>,
+    lane: ClaimLane,
+    settled: mpsc::Sender<Settled>,
+    /// Deliveries per batch in the last claims of a line.
+    batch_size: HashMap<ProviderId, usize>,
+    /// Some of our leases may be unknown to us: an answer was lost.
+    orphans: bool,
+    looked_below: Instant,
+    idle: bool,
+}
+
+pub(super) async fn run(engine: Arc<Engine>, settled: mpsc::Sender<Settled>, drain: CancellationToken) {
+    let mut claimer = Claimer {
+        lane: engine.store.claim_lane(engine.sender),
+        engine: engine.clone(),
+        settled,
+        batch_size: HashMap::new(),
+        orphans: false,
+        looked_below: Instant::now(),
+        idle: true,
+    };
+    let mut poll = POLL.0;
+    let mut retry = RETRY.0;
+    while !drain.is_cancelled() {
+        // Not cancelled in the middle: a claim that has committed must become known here.
+        let wait = match claimer.step().await {
+            Ok(claimed) => {
+                if retry > RETRY.0 {
+                    tracing::info!("claiming again");
+                }
+                retry = RETRY.0;
+                claimer.idle = claimed == 0;
+                poll = if claimer.idle { (poll * 2).min(POLL.1) } else { POLL.0 };
+                poll
+            }
+            Err(error) => {
+                if retry == RETRY.0 {
+                    tracing::warn!("cannot claim work: {error}");
+                }
+                claimer.orphans = true;
+                claimer.idle = true;
+                retry = (retry * 2).min(RETRY.1);
+                retry
+            }
+        };
+        let jittered = wait.mul_f64(0.75 + 0.5 * rand::random::<f64>());
+        tokio::select! {
+            () = tokio::time::sleep(jittered) => {}
+            // Room in a line is a reason to look early only where the last look found something.
+            () = engine.claim_now.notified(), if !claimer.idle => {}
+            () = drain.cancelled() => {}
+        }
+    }
+    claimer.lane.close().await;
+}
+
+impl Claimer {
+    /// One claim with its read. Returns how many batches it brought.
+    async fn step(&mut self) -> Result<usize> {
+        if self.orphans {
+            let held: Vec<_> = self.engine.holdings.leases().iter().map(|l| l.id).collect();
+            let released = self.lane.release_beside(&held).await?;
+            if released > 0 {
+                tracing::info!(batches = released, "gave back leases whose claim had no answer");
+            }
+            self.orphans = false;
+        }
+        let wants = self.wants();
+        if wants.is_empty() {
+            return Ok(0);
+        }
+        let sent = Instant::now();
+        let reclaim = self.engine.pulse.may_reclaim();
+        let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim).await?;
+        metrics::claimed(sent.elapsed(), &batches);
+        if batches.is_empty() {
+            return Ok(0);
+        }
+        self.note_ranks(&batches);
+        let unknown = self.engine.holdings.unknown_broadcasts(batches.iter().map(|b| b.broadcast));
+        if !unknown.is_empty() {
+            let works = self.lane.work(&unknown).await?;
+            self.engine.holdings.learn_broadcasts(&works);
+        }
+        let reading = Instant::now();
+        let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
+        let due = self.lane.read(&ids).await?;
+        metrics::read(reading.elapsed());
+        self.supply(&batches, due, sent + self.engine.limits.start_window()).await;
+        Ok(batches.len())
+    }
+
+    fn wants(&mut self) -> Vec<Want> {
+        let pause = if self.idle { BELOW_FLOOR.1 } else { BELOW_FLOOR.0 };
+        let look_below = self.looked_below.elapsed() >= pause;
+        if look_below {
+            self.looked_below = Instant::now();
+        }
+        let lines = self.engine.lines.iter();
+        lines
+            .filter_map(|line| {
+                let deliveries = line.wanted();
+                let size = self.batch_size.get(&line.provider).copied().unwrap_or(1).max(1);
+                let batches = deliveries.div_ceil(size).min(MOST_BATCHES);
+                (deliveries > 0).then(|| Want {
+                    provider: line.provider,
+                    batches: i32::try_from(batches).unwrap_or(i32::MAX),
+                    deliveries: i32::try_from(deliveries).unwrap_or(i32::MAX),
+                    floor: if look_below { i64::MIN } else { line.floor.load(Ordering::Relaxed) },
+                })
+            })
+            .collect()
+    }
+
+    fn note_ranks(&mut self, batches: &[LeasedBatch]) {
+        for line in &self.engine.lines {
+            let of_line = batches.iter().filter(|b| b.provider == line.provider);
+            let (count, size) = of_line.clone().fold((0, 0), |(n, s), b| (n + 1, s + b.size));
+            if let Some(mean) = usize::try_from(size).ok().and_then(|s| s.checked_div(count)) {
+                self.batch_size.insert(line.provider, mean);
+            }
+            if let Some(rank) = of_line.filter(|b| b.attempt == 1).map(|b| b.rank).max() {
+                line.vtime.fetch_max(rank, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Hands what was read to the lines; what needs no call goes straight to the flush.
+    async fn supply(&self, batches: &[LeasedBatch], due: Vec<DueDelivery>, start_before: Instant) {
+        let mut by_batch: HashMap<_, Vec<DueDelivery>> = HashMap::new();
+        for delivery in due {
+            by_batch.entry(delivery.batch).or_default().push(delivery);
+        }
+        for lease in batches {
+            let due = by_batch.remove(&lease.id).unwrap_or_default();
+            let line = self.engine.lines.iter().find(|line| line.provider == lease.provider);
+            let held = self.engine.holdings.hold(*lease, due.len(), start_before);
+            let (Some(line), Some(held)) = (line, held) else {
+                // A broadcast that vanished, or a provider nobody asked for: neither can be.
+                tracing::error!(batch = lease.id.0, "claimed a batch that cannot be worked on");
+                continue;
+            };
+            self.supply_batch(line, held, due).await;
+        }
+    }
+
+    async fn supply_batch(&self, line: &Line, held: Arc<HeldBatch>, due: Vec<DueDelivery>) {
+        if due.is_empty() {
+            // The owner before had settled everything, and not closed it.
+            let _ = self.settled.send(Settled::Nothing(held)).await;
+            return;
+        }
+        let mut jobs = VecDeque::with_capacity(due.len());
+        for DueDelivery { device, target, .. } in due {
+            match target {
+                Some(target) => jobs.push_back(Job { held: held.clone(), device, target }),
+                None => {
+                    let answered = Answered::without_call(held.clone(), device, Verdict::Skipped);
+                    let _ = self.settled.send(Settled::Answer(answered)).await;
+                }
+            }
+        }
+        if !jobs.is_empty() {
+            line.push(held, jobs);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What this sender holds: leased batches, the broadcasts they belong to, and until when calls may start.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bongsu_store::{BatchId, BroadcastId, DeviceId, LeasedBatch, Target, Work, webhook_notification};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+/// A broadcast stays known this long after its last batch, so that the next batch need not read it again.
+const KEEP_BROADCAST: Duration = Duration::from_secs(5);
+
+/// A broadcast that calls are made for.
+#[derive(Debug)]
+pub struct BroadcastWork {
+    pub id: BroadcastId,
+    /// The part of each call's body that is the same for all devices, built once.
+    pub notification: Box<RawValue>,
+    /// By our monotonic clock, counted from what the database said was left.
+    expires_at: Instant,
+    cancelled: AtomicBool,
+}
+
+impl BroadcastWork {
+    fn new(work: &Work) -> Self {
+        let json = webhook_notification(work.id, &work.message);
+        Self {
+            id: work.id,
+            notification: RawValue::from_string(json).expect("serde_json wrote it"),
+            expires_at: Instant::now() + work.time_left,
+            cancelled: AtomicBool::new(work.cancelled),
+        }
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub fn is_expired(&self) -> bool {
+        Instant::now() >= self.expires_at
+    }
+}
+
+/// A batch under lease.
+#[derive(Debug)]
+pub struct HeldBatch {
+    pub lease: LeasedBatch,
+    pub work: Arc<BroadcastWork>,
+    /// Deliveries that were read and have no recorded answer yet.
+    unanswered: AtomicUsize,
+    /// No call may start at or after this: microseconds of [`Holdings::epoch`].
+    start_before: AtomicU64,
+    lost: AtomicBool,
+}
+
+impl HeldBatch {
+    /// Whether somebody else has it now.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Counts one answer. True for the last one: then the batch can be closed.
+    pub fn count_answer(&self) -> bool {
+        self.unanswered.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+}
+
+/// One call to make.
+#[derive(Debug)]
+pub struct Job {
+    pub held: Arc<HeldBatch>,
+    pub device: DeviceId,
+    pub target: Target,
+}
+
+/// All batches of this sender.
+#[derive(Debug)]
+pub struct Holdings {
+    epoch: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    batches: HashMap<BatchId, Arc<HeldBatch>>,
+    broadcasts: HashMap<BroadcastId, (Arc<BroadcastWork>, Instant)>,
+}
+
+impl Holdings {
+    pub fn new() -> Self {
+        Self { epoch: Instant::now(), inner: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change is a single map operation: a panic elsewhere leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of `ids` whose message is not known here.
+    pub fn unknown_broadcasts(&self, ids: impl Iterator<Item = BroadcastId>) -> Vec<BroadcastId> {
+        let inner = self.lock();
+        let mut unknown: Vec<_> = ids.filter(|id| !inner.broadcasts.contains_key(id)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
+    }
+
+    pub fn learn_broadcasts(&self, works: &[Work]) {
+        let mut inner = self.lock();
+        for work in works {
+            inner.broadcasts.insert(work.id, (Arc::new(BroadcastWork::new(work)), Instant::now()));
+        }
+    }
+
+    /// Takes a batch in, of which `unanswered` deliveries were read. `None` where its broadcast is not known.
+    pub fn hold(
+        &self,
+        lease: LeasedBatch,
+        unanswered: usize,
+        start_before: Instant,
+    ) -> Option<Arc<HeldBatch>> {
+        let mut inner = self.lock();
+        let (work, used) = inner.broadcasts.get_mut(&lease.broadcast)?;
+        *used = Instant::now();
+        let held = Arc::new(HeldBatch {
+            lease,
+            work: work.clone(),
+            unanswered: AtomicUsize::new(unanswered),
+            start_before: AtomicU64::new(self.micros(start_before)),
+            lost: AtomicBool::new(false),
+        });
+        inner.batches.insert(lease.id, held.clone());
+        Some(held)
+    }
+
+    /// Forgets batches that are closed.
+    pub fn forget<'a>(&self, closed: impl Iterator<Item = &'a LeasedBatch>) {
+        let mut inner = self.lock();
+        for lease in closed {
+            // Another lease of the same batch may have come in meanwhile.
+            if inner.batches.get(&lease.id).is_some_and(|held| held.lease.epoch == lease.epoch) {
+                inner.batches.remove(&lease.id);
+            }
+        }
+    }
+
+    pub fn leases(&self) -> Vec<LeasedBatch> {
+        self.lock().batches.values().map(|held| held.lease).collect()
+    }
+
+    pub fn broadcasts(&self) -> Vec<BroadcastId> {
+        self.lock().broadcasts.keys().copied().collect()
+    }
+
+    /// After a renewal of `asked` of which `kept` were still ours: extends those, and gives up the others. Returns how many
+    /// were lost.
+    pub fn renewed(&self, asked: &[LeasedBatch], kept: &[BatchId], start_before: Instant) -> usize {
+        let micros = self.micros(start_before);
+        let kept: std::collections::HashSet<_> = kept.iter().collect();
+        let mut inner = self.lock();
+        let mut lost = 0;
+        for lease in asked {
+            let Some(held) = inner.batches.get(&lease.id).filter(|h| h.lease.epoch == lease.epoch) else {
+                continue; // closed meanwhile
+            };
+            if kept.contains(&lease.id) {
+                held.start_before.store(micros, Ordering::Relaxed);
+            } else {
+                held.lost.store(true, Ordering::Relaxed);
+                inner.batches.remove(&lease.id);
+                lost += 1;
+            }
+        }
+        lost
+    }
+
+    pub fn cancel(&self, ids: &[BroadcastId]) {
+        let inner = self.lock();
+        for (work, _) in ids.iter().filter_map(|id| inner.broadcasts.get(id)) {
+            work.cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets broadcasts that no batch and no call needs.
+    pub fn forget_idle_broadcasts(&self) {
+        self.lock()
+            .broadcasts
+            .retain(|_, (work, used)| Arc::strong_count(work) > 1 || used.elapsed() < KEEP_BROADCAST);
+    }
+
+    /// Whether the lease lasts long enough for a call that starts now.
+    pub fn lease_allows_start(&self, held: &HeldBatch) -> bool {
+        self.micros(Instant::now()) < held.start_before.load(Ordering::Relaxed)
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,122 @@
+//! From a provider's answer to a verdict: pure, so that what a retry waits for can be read and tested in one place.
+
+use std::time::Duration;
+
+use bongsu_store::{DeadReason, Verdict};
+
+use crate::provider::Answer;
+
+/// How often, and how far apart, a provider's deliveries are tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetrySchedule {
+    /// Before the second attempt.
+    pub initial: Duration,
+    /// Each further delay is this many times the one before.
+    pub factor: f64,
+    /// Attempts that may fail before the delivery is dead; at least 1.
+    pub max_attempts: i32,
+}
+
+impl RetrySchedule {
+    /// The delay after the given number of failures, from 1.
+    fn delay(&self, failures: i32) -> Duration {
+        self.initial.mul_f64(self.factor.powi((failures - 1).max(0)))
+    }
+}
+
+/// What becomes of a delivery whose earlier calls failed `failures` times (those that count) and whose present call was
+/// answered with `answer`.
+pub fn judge(answer: Answer, failures: i32, schedule: &RetrySchedule) -> Verdict {
+    match answer {
+        Answer::Accepted => Verdict::Sent,
+        Answer::Gone(said) => {
+            Verdict::Dead { reason: DeadReason::Unregistered, code: said.code, detail: said.detail }
+        }
+        Answer::Rejected(said) => {
+            Verdict::Dead { reason: DeadReason::Rejected, code: said.code, detail: said.detail }
+        }
+        Answer::SlowDown { retry_after, said } => {
+            Verdict::Retry { after: slow_down_pause(retry_after, schedule), code: said.code, charged: false }
+        }
+        Answer::Trouble { said, .. } if failures + 1 >= schedule.max_attempts => {
+            Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: said.code, detail: said.detail }
+        }
+        Answer::Trouble { retry_after, said } => Verdict::Retry {
+            after: schedule.delay(failures + 1).max(retry_after.unwrap_or_default()),
+            code: said.code,
+            charged: true,
+        },
+    }
+}
+
+/// How long to leave a provider alone that asked to slow down; where it named no time, or none to speak of, as long as the
+/// schedule's first delay.
+pub fn slow_down_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) -> Duration {
+    retry_after.filter(|pause| !pause.is_zero()).unwrap_or(schedule.initial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::answer::Said;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn schedule() -> RetrySchedule {
+        RetrySchedule { initial: 2 * SECOND, factor: 3.0, max_attempts: 4 }
+    }
+
+    fn trouble(retry_after: Option<Duration>) -> Answer {
+        Answer::Trouble { retry_after, said: Said::new("503", "busy") }
+    }
+
+    fn delay(answer: Answer, failures: i32) -> Option<Duration> {
+        match judge(answer, failures, &schedule()) {
+            Verdict::Retry { after, .. } => Some(after),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn trouble_is_tried_again_after_2_6_and_18_seconds_and_is_dead_the_fourth_time() {
+        let delays: Vec<_> = (0..4).map(|failures| delay(trouble(None), failures)).collect();
+        assert_eq!(delays, [Some(2 * SECOND), Some(6 * SECOND), Some(18 * SECOND), None]);
+        assert!(matches!(
+            judge(trouble(None), 3, &schedule()),
+            Verdict::Dead { reason: DeadReason::AttemptsExhausted, ref code, .. } if code == "503"
+        ));
+    }
+
+    #[test]
+    fn retry_after_lengthens_a_delay_and_never_shortens_it() {
+        assert_eq!(delay(trouble(Some(30 * SECOND)), 0), Some(30 * SECOND));
+        assert_eq!(delay(trouble(Some(SECOND)), 0), Some(2 * SECOND));
+    }
+
+    #[test]
+    fn slow_down_waits_as_asked_and_never_uses_up_an_attempt() {
+        for failures in [0, 3] {
+            let answer = Answer::SlowDown { retry_after: Some(9 * SECOND), said: Said::new("429", "") };
+            assert_eq!(
+                judge(answer, failures, &schedule()),
+                Verdict::Retry { after: 9 * SECOND, code: "429".into(), charged: false }
+            );
+        }
+        for unnamed in [None, Some(Duration::ZERO)] {
+            assert_eq!(slow_down_pause(unnamed, &schedule()), 2 * SECOND);
+        }
+    }
+
+    #[test]
+    fn a_gone_token_and_a_rejected_request_are_dead_at_the_first_answer() {
+        let said = || Said::new("410", "unregistered");
+        assert!(matches!(
+            judge(Answer::Gone(said()), 0, &schedule()),
+            Verdict::Dead { reason: DeadReason::Unregistered, .. }
+        ));
+        assert!(matches!(
+            judge(Answer::Rejected(said()), 0, &schedule()),
+            Verdict::Dead { reason: DeadReason::Rejected, .. }
+        ));
+    }
+}

@@ -1,0 +1,183 @@
+//! A line: what belongs to one provider. Its local queue in rank order, its calls in flight, its pause.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bongsu_store::{BatchId, ProviderId};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use super::held::{HeldBatch, Job};
+use super::judge::RetrySchedule;
+use crate::provider::webhook::Webhook;
+
+/// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
+/// behind a long local queue …
+const QUEUE_TIME: Duration = Duration::from_millis(100);
+/// … but never less than this, which is one full batch.
+const QUEUE_LEAST: usize = 500;
+
+/// One provider, as this sender works on it.
+#[derive(Debug)]
+pub struct Line {
+    pub provider: ProviderId,
+    pub name: String,
+    pub webhook: Webhook,
+    pub schedule: RetrySchedule,
+    /// Free places for calls.
+    pub flight: Arc<Semaphore>,
+    flight_limit: usize,
+    queue: Mutex<BTreeMap<Order, (Arc<HeldBatch>, VecDeque<Job>)>>,
+    queued: AtomicUsize,
+    arrived: Notify,
+    /// Answers since start.
+    answered: AtomicU64,
+    /// Answers per second, lately.
+    rate: AtomicU64,
+    paused_until: Mutex<Option<Instant>>,
+    /// The greatest rank claimed.
+    pub vtime: AtomicI64,
+    /// What the claim looks for at least: a virtual time published two heartbeats ago, so that fresh work that was ranked
+    /// meanwhile lies above.
+    pub floor: AtomicI64,
+}
+
+/// Retries first (the claim gives them at most half of what is taken), then by rank.
+type Order = (bool, i64, BatchId);
+
+impl Line {
+    pub fn new(
+        provider: ProviderId,
+        name: String,
+        webhook: Webhook,
+        schedule: RetrySchedule,
+        flight_limit: usize,
+    ) -> Self {
+        Self {
+            provider,
+            name,
+            webhook,
+            schedule,
+            flight: Arc::new(Semaphore::new(flight_limit)),
+            flight_limit,
+            queue: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            arrived: Notify::new(),
+            answered: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            paused_until: Mutex::new(None),
+            vtime: AtomicI64::new(0),
+            floor: AtomicI64::new(0),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, BTreeMap<Order, (Arc<HeldBatch>, VecDeque<Job>)>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn push(&self, held: Arc<HeldBatch>, jobs: VecDeque<Job>) {
+        let lease = &held.lease;
+        let order = (lease.attempt == 1, lease.rank, lease.id);
+        self.queued.fetch_add(jobs.len(), Ordering::Relaxed);
+        self.queue().insert(order, (held, jobs));
+        self.arrived.notify_one();
+    }
+
+    /// The next delivery in order, or `None` when nothing is queued.
+    fn take(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        while let Some(mut first) = queue.first_entry() {
+            let (held, jobs) = first.get_mut();
+            let dropped = if held.is_lost() { std::mem::take(jobs).len() } else { 0 };
+            self.queued.fetch_sub(dropped, Ordering::Relaxed);
+            let job = jobs.pop_front();
+            if jobs.is_empty() {
+                first.remove();
+            }
+            if job.is_some() {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+                return job;
+            }
+        }
+        None
+    }
+
+    /// The next delivery in order; waits for one.
+    pub async fn pop(&self) -> Job {
+        loop {
+            if let Some(job) = self.take() {
+                return job;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Calls under way.
+    pub fn in_flight(&self) -> usize {
+        self.flight_limit - self.flight.available_permits()
+    }
+
+    /// Deliveries waiting for a call.
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Deliveries to claim now: none while the queue is still half full, or the provider paused.
+    pub fn wanted(&self) -> usize {
+        let queue_target = QUEUE_LEAST.max(self.per(QUEUE_TIME));
+        if self.is_paused() || self.queued() > queue_target / 2 {
+            return 0;
+        }
+        (queue_target + self.flight_limit).saturating_sub(self.queued() + self.in_flight())
+    }
+
+    pub fn count_answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Called at a steady pace with the answers counted before; returns the present count.
+    pub fn measure_rate(&self, before: u64, elapsed: Duration) -> u64 {
+        let now = self.answered.load(Ordering::Relaxed);
+        let latest = (now - before) as f64 / elapsed.as_secs_f64().max(0.001);
+        let smooth = self.rate.load(Ordering::Relaxed) as f64 * 0.5 + latest * 0.5;
+        self.rate.store(smooth as u64, Ordering::Relaxed);
+        now
+    }
+
+    fn per(&self, time: Duration) -> usize {
+        (self.rate.load(Ordering::Relaxed) as f64 * time.as_secs_f64()) as usize
+    }
+
+    fn paused(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.paused_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// No call starts for this long. True where that is news.
+    pub fn pause(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut paused = self.paused();
+        // Answers that were in flight together ask for nearly the same: one of them is enough.
+        let news = paused.is_none_or(|before| until > before + Duration::from_millis(100));
+        if news {
+            *paused = Some(until);
+        }
+        news
+    }
+
+    /// Waits until the provider may be called.
+    pub async fn unpaused(&self) {
+        loop {
+            let until = *self.paused();
+            match until {
+                Some(until) if Instant::now() < until => tokio::time::sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+}

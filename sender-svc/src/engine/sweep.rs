@@ -1,0 +1,88 @@
+//! Completing broadcasts whose last batch was closed here, and sweeping what no owner will do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_store::{BroadcastId, SweepLane};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Engine;
+
+/// Every sender sweeps about this often; the jitter keeps them apart.
+const EVERY: Duration = Duration::from_millis(800);
+/// Partitions are looked after this often.
+const HOURLY: Duration = Duration::from_secs(3_600);
+/// Broadcasts completed in one statement at most.
+const MOST: usize = 100;
+
+/// Runs until the flush, which holds the other end of `touched`, has ended.
+pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<BroadcastId>) {
+    let mut lane = engine.store.sweep_lane();
+    let mut troubled = false;
+    let mut next = Instant::now() + EVERY;
+    let mut hourly = Instant::now();
+    let mut ids = Vec::new();
+    loop {
+        let result = tokio::select! {
+            n = touched.recv_many(&mut ids, MOST) => {
+                if n == 0 {
+                    return;
+                }
+                let distinct: Vec<_> = ids.drain(..).collect::<BTreeSet<_>>().into_iter().collect();
+                complete(&engine, &distinct).await
+            }
+            () = tokio::time::sleep_until(next) => {
+                next = Instant::now() + EVERY.mul_f64(0.75 + 0.5 * rand::random::<f64>());
+                let swept = sweep(&mut lane).await;
+                if swept.is_ok() && hourly <= Instant::now() {
+                    hourly = Instant::now() + HOURLY;
+                    housekeep(&engine, &mut lane).await
+                } else {
+                    swept
+                }
+            }
+        };
+        match result {
+            Ok(()) => troubled = false,
+            Err(error) => {
+                // Nothing is lost: the next sweep completes what this did not.
+                if !troubled {
+                    tracing::warn!("cannot sweep: {error}");
+                }
+                troubled = true;
+            }
+        }
+    }
+}
+
+async fn complete(engine: &Engine, ids: &[BroadcastId]) -> bongsu_store::Result<()> {
+    for id in engine.store.complete_broadcasts(ids).await? {
+        tracing::info!(broadcast = id.0, "broadcast completed");
+    }
+    Ok(())
+}
+
+async fn sweep(lane: &mut SweepLane) -> bongsu_store::Result<()> {
+    loop {
+        let swept = lane.sweep().await?;
+        if swept.settled > 0 {
+            tracing::info!(
+                deliveries = swept.settled,
+                "settled deliveries of cancelled or expired broadcasts"
+            );
+        }
+        for id in &swept.completed {
+            tracing::info!(broadcast = id.0, "broadcast ended");
+        }
+        if !swept.more {
+            return Ok(());
+        }
+    }
+}
+
+async fn housekeep(engine: &Engine, lane: &mut SweepLane) -> bongsu_store::Result<()> {
+    engine.store.ensure_partitions().await?;
+    lane.forget_senders().await
+}

@@ -1,0 +1,16 @@
+//! Out to people: claims batches, calls providers, records outcomes, and answers what happened.
+//!
+//! [`engine`] does the work, [`provider`] knows the protocols, [`rpc`] answers. Any number of senders may run on one
+//! Postgres: they share nothing else.
+
+mod command;
+mod config;
+mod engine;
+mod metrics;
+mod provider;
+mod rpc;
+mod server;
+
+pub use command::{Cli, Command, serve};
+pub use config::{Config, WebhookArg};
+pub use server::{Listeners, run};

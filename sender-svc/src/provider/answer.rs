@@ -1,0 +1,98 @@
+//! What a provider's answer means. Values, not errors: a 410 is an ordinary thing to hear.
+
+use std::time::{Duration, SystemTime};
+
+/// The meaning of one call.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The provider took it.
+    Accepted,
+    /// The token is no longer registered.
+    Gone(Said),
+    /// Our request is wrong and will not get better; the device is fine.
+    Rejected(Said),
+    /// Too many calls: not a failure of this delivery.
+    SlowDown { retry_after: Option<Duration>, said: Said },
+    /// Anything that may be better next time, an answer that never came included.
+    Trouble { retry_after: Option<Duration>, said: Said },
+}
+
+/// The provider's words, or ours where there were none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// An HTTP status, or `timeout`, `connect`, `reset`, …
+    pub code: String,
+    /// The beginning of the body.
+    pub detail: String,
+}
+
+impl Said {
+    pub fn new(code: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { code: code.into(), detail: detail.into() }
+    }
+}
+
+/// The meaning of an HTTP status at a generic webhook (design: the answer table).
+///
+/// 401 and 403 are trouble and not a rejection: credentials are ours to mend, and the devices can still be reached. So is a
+/// redirect, which is never followed: it means that the configured URL is wrong.
+pub fn of_webhook(status: u16, retry_after: Option<Duration>, detail: String) -> Answer {
+    let said = Said::new(status.to_string(), detail);
+    match status {
+        200..=299 => Answer::Accepted,
+        410 => Answer::Gone(said),
+        429 => Answer::SlowDown { retry_after, said },
+        401 | 403 | 408 | 300..=399 => Answer::Trouble { retry_after, said },
+        400..=499 => Answer::Rejected(said),
+        _ => Answer::Trouble { retry_after, said },
+    }
+}
+
+/// The pause that a `Retry-After` header asks for (RFC 9110, section 10.2.3): seconds, or a date. A date is compared with
+/// the answer's own `Date`, where there is one, so that our clock need not be right.
+pub fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(value.trim()).ok()?;
+    let now = date.and_then(|d| httpdate::parse_http_date(d).ok()).unwrap_or_else(SystemTime::now);
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_410_says_that_a_token_is_gone_and_only_other_4xx_reject() {
+        let kind = |status| match of_webhook(status, None, String::new()) {
+            Answer::Accepted => "accepted",
+            Answer::Gone(_) => "gone",
+            Answer::Rejected(_) => "rejected",
+            Answer::SlowDown { .. } => "slow down",
+            Answer::Trouble { .. } => "trouble",
+        };
+        for (statuses, meaning) in [
+            (vec![200, 201, 202, 204], "accepted"),
+            (vec![410], "gone"),
+            (vec![400, 404, 405, 413, 415, 422, 451], "rejected"),
+            (vec![429], "slow down"),
+            (vec![301, 302, 307, 308, 401, 403, 408, 500, 502, 503, 504, 599], "trouble"),
+        ] {
+            for status in statuses {
+                assert_eq!(kind(status), meaning, "{status}");
+            }
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_by_the_providers_own_clock() {
+        assert_eq!(retry_after("120", None), Some(Duration::from_secs(120)));
+        let date = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:50:07 GMT", date), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:00 GMT", date), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", date), None);
+        assert_eq!(retry_after("-5", date), None);
+    }
+}

@@ -1,0 +1,7 @@
+//! Providers: the ways out of Bongsu. A folder member per kind turns a delivery into a call and its answer into an
+//! [`Answer`]; what follows from an answer is decided in one place, [`crate::engine::judge`].
+
+pub mod answer;
+pub mod webhook;
+
+pub use answer::Answer;

@@ -1,0 +1,178 @@
+//! gRPC of the sender: what happened to deliveries, read from Postgres.
+
+mod convert;
+mod status;
+mod watch;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bongsu_ops::api::{PageFilter, Violations, page_size};
+use bongsu_proto::v1::delivery_service_server::DeliveryService;
+use bongsu_proto::v1::{
+    GetStatusRequest, GetStatusResponse, ListDeadLettersRequest, ListDeadLettersResponse,
+    ListDeliveriesRequest, ListDeliveriesResponse, StreamStatusRequest, StreamStatusResponse,
+};
+use bongsu_store::{BroadcastId, DeadLetterFilter, DeliveryFilter, DeviceId, ProviderId, Store, StoreError};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+pub use watch::Watchers;
+
+/// Rows of a page where the caller gives no size, and at most.
+const PAGE: (i64, i64) = (100, 1_000);
+
+#[derive(Debug)]
+pub struct Deliveries {
+    pub store: Store,
+    pub watchers: Arc<Watchers>,
+}
+
+type StatusStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<StreamStatusResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl DeliveryService for Deliveries {
+    type StreamStatusStream = StatusStream;
+
+    async fn stream_status(
+        &self,
+        request: Request<StreamStatusRequest>,
+    ) -> Result<Response<StatusStream>, Status> {
+        let id = valid_id(request.into_inner().broadcast_id)?;
+        let messages = self.watchers.watch(id).await?;
+        Ok(Response::new(Box::pin(ReceiverStream::new(messages))))
+    }
+
+    async fn get_status(
+        &self,
+        request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let id = valid_id(request.into_inner().broadcast_id)?;
+        let progress = self.store.status(id).await.map_err(|e| status::from_store(&e, "GetStatus"))?;
+        let progress = progress.ok_or_else(|| status::broadcast_not_found(id))?;
+        Ok(Response::new(GetStatusResponse { status: Some(convert::status(&progress, 0.0, None)) }))
+    }
+
+    async fn list_deliveries(
+        &self,
+        request: Request<ListDeliveriesRequest>,
+    ) -> Result<Response<ListDeliveriesResponse>, Status> {
+        let request = request.into_inner();
+        let failed = |e: StoreError| status::from_store(&e, "ListDeliveries");
+        let mut violations = Violations::default();
+        let broadcast = convert::broadcast_id(request.broadcast_id, &mut violations);
+        let states = convert::delivery_states(&request.states, &mut violations);
+        let limit = page_size(request.page_size, PAGE.0, PAGE.1, &mut violations);
+        let parts =
+            [request.broadcast_id.to_string(), format!("{:?}", request.states), request.provider.clone()];
+        let page = PageFilter::new("ListDeliveries", parts);
+        let after = parse_token::<2>(page, &request.page_token, &mut violations);
+        let provider = self.provider(&request.provider, &mut violations).await.map_err(failed)?;
+        if !violations.is_empty() {
+            return Err(status::invalid(&violations));
+        }
+        let filter = DeliveryFilter {
+            broadcast,
+            states,
+            provider,
+            after: after.map(|[provider, device]| (provider_id(provider), DeviceId(device))),
+            limit: limit + 1,
+        };
+        let mut rows = self.store.list_deliveries(&filter).await.map_err(failed)?;
+        if rows.is_empty() && self.store.status(broadcast).await.map_err(failed)?.is_none() {
+            return Err(status::broadcast_not_found(broadcast));
+        }
+        let next_page_token = page.cut(&mut rows, limit, |d| [d.provider_id.0.into(), d.device.0]);
+        let deliveries = rows.into_iter().map(|d| convert::delivery(broadcast, d)).collect();
+        Ok(Response::new(ListDeliveriesResponse { deliveries, next_page_token }))
+    }
+
+    async fn list_dead_letters(
+        &self,
+        request: Request<ListDeadLettersRequest>,
+    ) -> Result<Response<ListDeadLettersResponse>, Status> {
+        let request = request.into_inner();
+        let failed = |e: StoreError| status::from_store(&e, "ListDeadLetters");
+        let mut violations = Violations::default();
+        let page = PageFilter::new("ListDeadLetters", dead_letter_filter_parts(&request));
+        let limit = page_size(request.page_size, PAGE.0, PAGE.1, &mut violations);
+        let after = parse_token::<3>(page, &request.page_token, &mut violations);
+        let broadcast = match request.broadcast_id {
+            0 => None,
+            id => Some(convert::broadcast_id(id, &mut violations)),
+        };
+        let filter = DeadLetterFilter {
+            broadcast,
+            reasons: convert::dead_reasons(&request.reasons, &mut violations),
+            code: Some(request.code).filter(|code| !code.is_empty()),
+            provider: self.provider(&request.provider, &mut violations).await.map_err(failed)?,
+            from: convert::moment("from_time", request.from_time.as_ref(), &mut violations),
+            to: convert::moment("to_time", request.to_time.as_ref(), &mut violations),
+            after: after.map(|[broadcast, provider, device]| {
+                (BroadcastId(broadcast), provider_id(provider), DeviceId(device))
+            }),
+            limit: limit + 1,
+        };
+        if !violations.is_empty() {
+            return Err(status::invalid(&violations));
+        }
+        let mut rows = self.store.list_dead_letters(&filter).await.map_err(failed)?;
+        let next_page_token =
+            page.cut(&mut rows, limit, |l| [l.broadcast.0, l.provider_id.0.into(), l.device.0]);
+        let dead_letters = rows.into_iter().map(convert::dead_letter).collect();
+        Ok(Response::new(ListDeadLettersResponse { dead_letters, next_page_token }))
+    }
+}
+
+impl Deliveries {
+    /// The provider of this name; None for the empty name.
+    async fn provider(
+        &self,
+        name: &str,
+        violations: &mut Violations,
+    ) -> Result<Option<ProviderId>, StoreError> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let providers = self.store.providers().await?;
+        let found = providers.iter().find(|p| p.name == name).map(|p| p.id);
+        if found.is_none() {
+            let names: Vec<_> = providers.iter().map(|p| p.name.as_str()).collect();
+            violations.add("provider", format!("is no configured provider; there are: {}", names.join(", ")));
+        }
+        Ok(found)
+    }
+}
+
+fn valid_id(id: i64) -> Result<BroadcastId, Status> {
+    let mut violations = Violations::default();
+    let id = convert::broadcast_id(id, &mut violations);
+    if violations.is_empty() { Ok(id) } else { Err(status::invalid(&violations)) }
+}
+
+fn parse_token<const N: usize>(
+    filter: PageFilter,
+    token: &str,
+    violations: &mut Violations,
+) -> Option<[i64; N]> {
+    filter.parse(token).unwrap_or_else(|problem| {
+        violations.add("page_token", problem);
+        None
+    })
+}
+
+/// A token is checked to be one of ours, so its parts fit; one that was made up begins elsewhere, and no worse.
+fn provider_id(part: i64) -> ProviderId {
+    ProviderId(i16::try_from(part).unwrap_or_default())
+}
+
+fn dead_letter_filter_parts(request: &ListDeadLettersRequest) -> [String; 6] {
+    [
+        request.broadcast_id.to_string(),
+        format!("{:?}", request.reasons),
+        request.code.clone(),
+        request.provider.clone(),
+        format!("{:?}", request.from_time),
+        format!("{:?}", request.to_time),
+    ]
+}

@@ -1,0 +1,41 @@
+//! The one place that builds a `tonic::Status` of this service.
+
+use bongsu_ops::api::{self, Violations};
+use bongsu_store::{BroadcastId, StoreError};
+use tonic::{Code, Status};
+
+pub fn invalid(violations: &Violations) -> Status {
+    api::invalid(violations)
+}
+
+pub fn broadcast_not_found(id: BroadcastId) -> Status {
+    api::broadcast_not_found(id.0)
+}
+
+pub fn draining() -> Status {
+    api::draining("sender")
+}
+
+/// TOO_MANY_WATCHERS.
+pub fn too_many_watchers(limit: usize) -> Status {
+    let message = format!(
+        "this sender already serves {limit} status streams, its limit: ask another one, or GetStatus"
+    );
+    api::refusal(Code::ResourceExhausted, "TOO_MANY_WATCHERS", message, &[], |details| {
+        details.set_retry_info(Some(api::RETRY_AFTER));
+    })
+}
+
+/// What a failed store operation means to the caller. `doing` says in the log what failed.
+pub fn from_store(error: &StoreError, doing: &str) -> Status {
+    match error {
+        StoreError::Unavailable(detail) => {
+            tracing::debug!(doing, detail, "a call failed because the database does not answer in time");
+            api::database_unavailable()
+        }
+        StoreError::Data(_) | StoreError::Schema(_) | StoreError::Bug(_) => {
+            tracing::error!(doing, %error, "a call failed by a fault of ours");
+            api::internal("sender-svc")
+        }
+    }
+}

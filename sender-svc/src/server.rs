@@ -1,0 +1,120 @@
+//! One sender from its listeners to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bongsu_ops::health::Health;
+use bongsu_ops::{admin, grpc, health, telemetry};
+use bongsu_proto::FILE_DESCRIPTOR_SET;
+use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
+use bongsu_store::{ProviderKind, SenderId, Store};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::engine::{self, line::Line};
+use crate::provider::webhook::Webhook;
+use crate::rpc::{Deliveries, Watchers};
+
+/// How often the database is asked whether it answers, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long streams may take to end once the sender drains: each is told at once.
+const STREAM_GRACE: Duration = Duration::from_secs(2);
+
+/// Where a sender is reached.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Clients' port.
+    pub grpc: TcpListener,
+    /// Probes and metrics.
+    pub admin: TcpListener,
+}
+
+/// Works until `shutdown`, then drains: nothing new is started, what is in flight is finished and recorded, the rest is
+/// given back.
+///
+/// # Errors
+///
+/// When the configuration is wrong, Postgres does not answer within the patience at the start, or has another schema.
+pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let url = config.validate()?;
+    let recorder = telemetry::install_metrics()?;
+    let store = Store::new(url.expose(), config.database_connections, "bongsu-sender")
+        .context("--database-url (BONGSU_DATABASE_URL)")?;
+    let health = Health::new(&[delivery_service_server::SERVICE_NAME]);
+    let admin_address = listeners.admin.local_addr()?;
+
+    // Probes are answered while we wait for the database, and until the drain has ended.
+    let admin_shutdown = CancellationToken::new();
+    let _admin_ends_with_us = admin_shutdown.clone().drop_guard();
+    let admin = tokio::spawn(admin::serve(listeners.admin, health.clone(), recorder, admin_shutdown.clone()));
+    tracing::info!(%admin_address, "admin port listens");
+
+    let lines = tokio::select! {
+        prepared = prepare(&store, &config) => prepared?,
+        () = shutdown.cancelled() => return Ok(()),
+    };
+    let watched = store.clone();
+    let ping = move || {
+        let store = watched.clone();
+        async move { store.ping().await.is_ok() }
+    };
+    let watch =
+        tokio::spawn(health::watch(health.clone(), PING_INTERVAL, PING_TIMEOUT, ping, shutdown.clone()));
+
+    // A failed server must drain the engine too.
+    let drain = shutdown.child_token();
+    let drain_with_us = drain.clone().drop_guard();
+    let sender = SenderId::random();
+    tracing::info!(%sender, providers = lines.len(), "sender starts");
+    let engine = tokio::spawn(engine::run(store.clone(), sender, config.limits(), lines, drain.clone()));
+    let served = serve(&store, &health, listeners.grpc, &shutdown).await;
+    drop(drain_with_us);
+    engine.await.context("engine")?;
+    watch.abort();
+    store.close().await;
+    admin_shutdown.cancel();
+    admin.await.context("admin port")?.context("admin port")?;
+    tracing::info!("stopped");
+    served
+}
+
+/// Waits for Postgres, makes sure that its schema is ours, and makes the configured providers known.
+async fn prepare(store: &Store, config: &Config) -> anyhow::Result<Vec<Arc<Line>>> {
+    store.prepare(config.database_patience(), config.migrate).await?;
+    let mut lines = Vec::new();
+    for webhook in &config.webhooks {
+        let name = &webhook.name;
+        let id = store.register_provider(name, ProviderKind::Webhook).await?;
+        let id = id.with_context(|| {
+            format!("the name {name:?} stands for a provider of another kind: give --webhook another name")
+        })?;
+        let in_flight = config.in_flight as usize;
+        let timeout = Duration::from_millis(config.call_timeout_ms);
+        let client = Webhook::new(webhook.endpoint.clone(), in_flight, timeout)?;
+        lines.push(Arc::new(Line::new(id, name.clone(), client, config.schedule(), in_flight)));
+    }
+    Ok(lines)
+}
+
+/// Serves gRPC until `shutdown`.
+async fn serve(
+    store: &Store,
+    health: &Health,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    let watchers = Watchers::new(store.clone(), shutdown.clone());
+    let deliveries = DeliveryServiceServer::new(Deliveries { store: store.clone(), watchers });
+    let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET])?;
+    let router = grpc::server()
+        .add_service(deliveries)
+        .add_service(health.service())
+        .add_service(reflection_v1)
+        .add_service(reflection_v1alpha);
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "sender listens");
+    grpc::serve(router, listener, shutdown.clone(), STREAM_GRACE).await.context("gRPC server")
+}

@@ -1,0 +1,72 @@
+-- Leases ready work to $6 for $7 seconds. Per provider of $2: leases that ran out and retries that are due, up to half of
+-- its free deliveries $4, then fresh work in rank order from its floor $5; never more than $3 batches a lane. Providers
+-- that asked for a pause, and broadcasts that were cancelled or have expired, are passed over here, so that these act at
+-- once.
+--
+-- Leases that ran out are left alone unless $8 says that they may be taken: after Postgres was away, owners that live get
+-- time to renew.
+--
+-- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
+-- Rows that others hold are skipped, so a claim never waits.
+WITH wanted AS MATERIALIZED (
+    SELECT w.provider_id, w.batches, w.deliveries, w.floor
+    FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[]) AS w(provider_id, batches, deliveries, floor)
+    JOIN provider p ON p.id = w.provider_id
+    WHERE p.held_until IS NULL OR p.held_until <= now()
+), expired AS MATERIALIZED (
+    SELECT b.id
+    FROM wanted w
+    CROSS JOIN LATERAL (
+        SELECT b.id
+        FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+        WHERE $8::boolean AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now() AND b.provider_id = w.provider_id
+          AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+        ORDER BY b.lease_expires_at
+        LIMIT w.batches
+        FOR UPDATE OF b SKIP LOCKED
+    ) AS b
+), due AS MATERIALIZED (
+    SELECT provider_id, id, size
+    FROM (
+        SELECT w.provider_id, b.id, b.size, w.deliveries,
+               sum(b.size) OVER (PARTITION BY w.provider_id ORDER BY b.next_attempt_at, b.id) - b.size AS before
+        FROM wanted w
+        CROSS JOIN LATERAL (
+            SELECT b.id, b.size, b.next_attempt_at
+            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'waiting' AND b.next_attempt_at <= now()
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+            ORDER BY b.next_attempt_at
+            LIMIT w.batches
+            FOR UPDATE OF b SKIP LOCKED
+        ) AS b
+    ) AS lane
+    WHERE before * 2 < deliveries
+), fresh AS MATERIALIZED (
+    SELECT id
+    FROM (
+        SELECT b.id, w.deliveries,
+               sum(b.size) OVER (PARTITION BY w.provider_id ORDER BY b.rank, b.id) - b.size
+               + (SELECT coalesce(sum(d.size), 0) FROM due d WHERE d.provider_id = w.provider_id) AS before
+        FROM wanted w
+        CROSS JOIN LATERAL (
+            SELECT b.id, b.size, b.rank
+            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'ready' AND b.rank >= w.floor
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+            ORDER BY b.rank, b.id
+            LIMIT w.batches
+            FOR UPDATE OF b SKIP LOCKED
+        ) AS b
+    ) AS lane
+    WHERE before < deliveries
+)
+UPDATE batch b
+SET state = 'leased', lease_owner = $6, lease_epoch = b.lease_epoch + 1,
+    lease_expires_at = now() + $7::float8 * interval '1 second',
+    next_attempt_at = NULL,
+    reclaims = b.reclaims + CASE b.state WHEN 'leased' THEN 1 ELSE 0 END
+WHERE b.shard = $1
+  AND b.id = ANY (ARRAY(SELECT id FROM expired UNION ALL SELECT id FROM due UNION ALL SELECT id FROM fresh))
+RETURNING b.id AS "id: BatchId", b.lease_epoch AS epoch, b.broadcast_id AS "broadcast: BroadcastId",
+          b.provider_id AS "provider: ProviderId", b.attempt, b.failures, b.rank, b.size, b.reclaims

@@ -1,0 +1,7 @@
+SELECT d.id AS "id: DeviceId", d.user_id, p.name AS provider, d.token, d.installation_id, d.enabled AS consent,
+       d.registered_at, d.retired_at, d.retire_reason AS "retire_reason: RetireReason",
+       ARRAY (SELECT t.topic FROM device_topic t WHERE t.shard = d.shard AND t.device_id = d.id
+              ORDER BY t.topic COLLATE "C") AS "topics!"
+FROM device d
+JOIN provider p ON p.id = d.provider_id
+WHERE d.shard = $1 AND d.id = $2

@@ -1,0 +1,10 @@
+SELECT d.id AS "id: DeviceId", d.user_id, p.name AS provider, d.token, d.installation_id, d.enabled AS consent,
+       d.registered_at, d.retired_at, d.retire_reason AS "retire_reason: RetireReason", '{}'::text[] AS "topics!"
+FROM device d
+JOIN provider p ON p.id = d.provider_id
+WHERE d.shard = $1
+  AND d.id > $2
+  AND ($3 OR d.retired_at IS NULL)
+  AND ($4::text IS NULL OR p.name = $4)
+ORDER BY d.id
+LIMIT $5

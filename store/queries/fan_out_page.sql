@@ -1,0 +1,46 @@
+-- Makes the deliveries of one page, after the cursor $5 up to its end $6, and cuts them into batches of at most $10.
+-- Only the branch of the audience's kind $2 runs. A batch is a range of the delivery key, except for users: their devices
+-- lie anywhere between those of other pages, so the batch names them one by one.
+WITH target AS MATERIALIZED (
+    SELECT d.id
+    FROM device d
+    WHERE $2::audience_kind = 'everyone'
+      AND d.shard = $3 AND d.provider_id = $4 AND d.id > $5 AND d.id <= $6 AND d.enabled AND d.retired_at IS NULL
+    UNION ALL
+    SELECT d.id
+    FROM (SELECT DISTINCT device_id FROM device_topic
+          WHERE topic = ANY($8::text[]) AND shard = $3 AND provider_id = $4 AND device_id > $5 AND device_id <= $6) AS t
+    JOIN device d ON d.shard = $3 AND d.id = t.device_id
+    WHERE $2 = 'topics' AND d.enabled AND d.retired_at IS NULL
+    UNION ALL
+    SELECT d.id
+    FROM broadcast_audience a
+    CROSS JOIN unnest(a.user_ids) AS u(user_id)
+    JOIN device d ON d.user_id = u.user_id
+    WHERE $2 = 'users' AND a.broadcast_id = $1 AND a.ordinal = $6
+      AND d.shard = $3 AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
+    UNION ALL
+    SELECT d.id
+    FROM broadcast_audience a
+    CROSS JOIN unnest(a.device_ids) AS l(device_id)
+    JOIN device d ON d.shard = $3 AND d.id = l.device_id
+    WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6
+      AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
+), made AS (
+    INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
+    SELECT $1, $3, $4, id FROM target
+), cut AS (
+    SELECT chunk, min(id) AS first_id, max(id) AS last_id, count(*)::int AS size, array_agg(id ORDER BY id) AS ids
+    FROM (SELECT id, (row_number() OVER (ORDER BY id) - 1) / $10::int AS chunk FROM target) AS numbered
+    GROUP BY chunk
+)
+INSERT INTO batch (shard, broadcast_id, provider_id, attempt, state, size, rank, first_device_id, last_device_id, device_ids)
+SELECT $3, $1, $4, 1, 'ready', size,
+       -- Thousandths of a delivery at weight 1, from where the provider's queue is or from this broadcast's last batch.
+       greatest(p.vtime, $9::bigint) + sum(size * 1000 / $11::bigint) OVER (ORDER BY chunk)::bigint,
+       CASE WHEN $2 <> 'users' THEN first_id END, CASE WHEN $2 <> 'users' THEN last_id END,
+       CASE WHEN $2 = 'users' THEN ids END
+FROM cut CROSS JOIN provider p
+WHERE p.id = $4
+ORDER BY chunk
+RETURNING size, rank

@@ -1,0 +1,168 @@
+//! Accepting broadcasts: once per idempotency key, all or nothing.
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+use crate::broadcast::*;
+use crate::connect::Store;
+use crate::error::{Result, StoreError};
+use crate::fan_out::{self, Page};
+use crate::ids::{BroadcastId, DeviceId, ProviderId};
+
+/// Ids in one row of an explicit audience, and so in one page of its fan-out.
+const AUDIENCE_ROW_IDS: i64 = 10_000;
+/// An explicit audience of at most this many ids is fanned out in the transaction that accepts it.
+const FAN_OUT_AT_ONCE_IDS: usize = 500;
+
+impl Store {
+    /// Stores a broadcast, or finds the one that its idempotency key stands for. All or nothing, also when the caller
+    /// goes away in the middle.
+    pub async fn accept(&self, new: &NewBroadcast) -> Result<Acceptance> {
+        let inserted = match self.insert(new).await {
+            Err(e) if fan_out::is_missing_partition(&e) => {
+                self.ensure_partitions().await?;
+                self.insert(new).await?
+            }
+            other => other?,
+        };
+        match inserted {
+            Inserted::Stored { id, settled } => {
+                if settled {
+                    self.complete(&[id]).await?;
+                }
+                Ok(Acceptance::New(Box::new(self.stored(id).await?)))
+            }
+            // A second statement, with a snapshot of its own: the winner of a race is visible now.
+            Inserted::Nothing => match self.existing(new).await? {
+                Some(found) => Ok(found),
+                None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
+            },
+        }
+    }
+
+    /// What [`Store::accept`] would do, without storing anything.
+    pub async fn check(&self, new: &NewBroadcast) -> Result<Check> {
+        if let Some(found) = self.existing(new).await? {
+            return Ok(Check::Otherwise(found));
+        }
+        let now = self.now().await?;
+        let expires_at = match new.expiry {
+            Expiry::After(ttl) => now + ttl,
+            Expiry::At(moment) => moment,
+        };
+        let (least, most) = EXPIRY_RANGE;
+        if expires_at < now + least || expires_at > now + most {
+            return Ok(Check::Otherwise(Acceptance::ExpiryOutOfRange { now }));
+        }
+        Ok(Check::WouldAccept { now, expires_at })
+    }
+
+    async fn insert(&self, new: &NewBroadcast) -> Result<Inserted> {
+        let listed = new.audience.listed();
+        let at_once = (1..=FAN_OUT_AT_ONCE_IDS).contains(&listed);
+        let mut tx = self.pool.begin().await?;
+        let state = if at_once { BroadcastState::Delivering } else { BroadcastState::Accepted };
+        let Some(id) = insert_broadcast(&mut tx, new, state).await? else {
+            return Ok(Inserted::Nothing);
+        };
+        if listed > 0 {
+            insert_audience(&mut tx, id, &new.audience).await?;
+        }
+        let mut deliveries = 0;
+        if at_once {
+            let providers = sqlx::query_scalar!(r#"SELECT id AS "id: ProviderId" FROM provider ORDER BY id"#)
+                .fetch_all(&mut *tx)
+                .await?;
+            for provider in providers {
+                let page = Page::of_small_audience(id, &new.audience, provider, new.priority);
+                deliveries += page.insert(&mut tx).await?.deliveries;
+            }
+        }
+        tx.commit().await?;
+        Ok(Inserted::Stored { id, settled: at_once && deliveries == 0 })
+    }
+
+    /// What the key stands for, if anything.
+    async fn existing(&self, new: &NewBroadcast) -> Result<Option<Acceptance>> {
+        let found = sqlx::query_file!("queries/broadcast_by_key.sql", new.client_id, new.idempotency_key)
+            .fetch_optional(&self.pool)
+            .await?;
+        Ok(match found {
+            None => None,
+            Some(row) if row.request_hash == new.request_hash => {
+                Some(Acceptance::Replayed(Box::new(self.stored(row.id).await?)))
+            }
+            Some(row) => Some(Acceptance::KeyReused(row.id)),
+        })
+    }
+
+    async fn stored(&self, id: BroadcastId) -> Result<Broadcast> {
+        self.broadcast(id)
+            .await?
+            .ok_or_else(|| StoreError::Bug(format!("broadcast {id} vanished while it was being read")))
+    }
+
+    /// The database's clock.
+    async fn now(&self) -> Result<OffsetDateTime> {
+        Ok(sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(&self.pool).await?)
+    }
+}
+
+enum Inserted {
+    /// `settled`: an explicit audience in which nobody has a device, so nothing is left to do.
+    Stored { id: BroadcastId, settled: bool },
+    /// The key stands already, or the expiry is out of range.
+    Nothing,
+}
+
+async fn insert_broadcast(
+    tx: &mut PgConnection,
+    new: &NewBroadcast,
+    state: BroadcastState,
+) -> Result<Option<BroadcastId>> {
+    let (kind, topics): (_, &[String]) = match &new.audience {
+        Audience::Everyone => (AudienceKind::Everyone, &[]),
+        Audience::Topics(topics) => (AudienceKind::Topics, topics),
+        Audience::Users(_) => (AudienceKind::Users, &[]),
+        Audience::Devices(_) => (AudienceKind::Devices, &[]),
+    };
+    let (seconds, moment) = match new.expiry {
+        Expiry::After(ttl) => (Some(ttl.as_secs_f64()), None),
+        Expiry::At(moment) => (None, Some(moment)),
+    };
+    let (least, most) = EXPIRY_RANGE;
+    let id = sqlx::query_file_scalar!(
+        "queries/broadcast_insert.sql",
+        new.client_id,
+        new.idempotency_key,
+        &new.request_hash[..],
+        new.message.title,
+        new.message.body,
+        Json(&new.message.data) as _,
+        new.priority as _,
+        kind as _,
+        seconds,
+        moment,
+        topics,
+        i32::try_from(new.audience.listed()).unwrap_or(i32::MAX),
+        state as _,
+        least.as_secs_f64(),
+        most.as_secs_f64(),
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(id)
+}
+
+async fn insert_audience(tx: &mut PgConnection, id: BroadcastId, audience: &Audience) -> Result<()> {
+    let (users, devices): (&[String], Vec<i64>) = match audience {
+        Audience::Users(users) => (users, vec![]),
+        Audience::Devices(devices) => (&[], devices.iter().map(|DeviceId(id)| *id).collect()),
+        Audience::Everyone | Audience::Topics(_) => (&[], vec![]),
+    };
+    sqlx::query_file!("queries/broadcast_audience_insert.sql", id.0, users, &devices, AUDIENCE_ROW_IDS)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

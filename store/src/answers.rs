@@ -1,0 +1,146 @@
+//! What happened: status, deliveries and dead letters, as committed.
+
+use time::OffsetDateTime;
+
+use crate::broadcast::BroadcastState;
+use crate::connect::Store;
+use crate::counts::ProviderCounts;
+use crate::delivery::{DeadReason, DeliveryState};
+use crate::error::Result;
+use crate::ids::{BroadcastId, DeviceId, ProviderId, SHARD};
+
+/// The progress of a broadcast at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub id: BroadcastId,
+    pub state: BroadcastState,
+    /// In order of name.
+    pub providers: Vec<ProviderCounts>,
+    /// The database's clock.
+    pub read_at: OffsetDateTime,
+}
+
+/// One delivery, for people.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    pub provider_id: ProviderId,
+    pub provider: String,
+    pub device: DeviceId,
+    pub state: DeliveryState,
+    pub attempts: i32,
+    pub next_attempt_at: Option<OffsetDateTime>,
+    pub last_code: Option<String>,
+    pub dead_reason: Option<DeadReason>,
+    pub settled_at: Option<OffsetDateTime>,
+    /// `None` where the device is no longer known.
+    pub user_id: Option<String>,
+}
+
+/// Which deliveries of a broadcast to list, in order of provider and device.
+#[derive(Debug, Clone)]
+pub struct DeliveryFilter {
+    pub broadcast: BroadcastId,
+    /// Empty: all.
+    pub states: Vec<DeliveryState>,
+    pub provider: Option<ProviderId>,
+    /// The last one of the page before.
+    pub after: Option<(ProviderId, DeviceId)>,
+    /// Rows at most.
+    pub limit: i64,
+}
+
+/// A delivery that will not be tried again.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    pub broadcast: BroadcastId,
+    pub provider_id: ProviderId,
+    pub provider: String,
+    pub device: DeviceId,
+    pub attempts: i32,
+    pub reason: DeadReason,
+    pub created_at: OffsetDateTime,
+    pub code: String,
+    pub detail: String,
+    /// `None` where the device is no longer known.
+    pub user_id: Option<String>,
+}
+
+/// Which dead letters to list, newest broadcast first.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterFilter {
+    pub broadcast: Option<BroadcastId>,
+    /// Empty: all.
+    pub reasons: Vec<DeadReason>,
+    pub code: Option<String>,
+    pub provider: Option<ProviderId>,
+    pub from: Option<OffsetDateTime>,
+    pub to: Option<OffsetDateTime>,
+    /// The last one of the page before.
+    pub after: Option<(BroadcastId, ProviderId, DeviceId)>,
+    /// Rows at most.
+    pub limit: i64,
+}
+
+impl Store {
+    /// The committed progress of a broadcast. Never counts deliveries: it sums batches, or reads the folded tallies.
+    pub async fn status(&self, id: BroadcastId) -> Result<Option<Status>> {
+        let mut providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
+        let Some((state, read_at)) = self.state(id).await? else { return Ok(None) };
+        if state.is_final() {
+            // It may have become so after the counts were read; those of a final broadcast stay as they are.
+            providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
+        }
+        Ok(Some(Status { id, state, providers, read_at }))
+    }
+
+    async fn state(&self, id: BroadcastId) -> Result<Option<(BroadcastState, OffsetDateTime)>> {
+        let row = sqlx::query!(
+            r#"SELECT state AS "state: BroadcastState", now() AS "now!" FROM broadcast WHERE id = $1"#,
+            id.0
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row.map(|r| (r.state, r.now)))
+    }
+
+    /// A page of deliveries.
+    pub async fn list_deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<Delivery>> {
+        let (provider, device) = filter.after.unwrap_or((ProviderId(0), DeviceId(0)));
+        Ok(sqlx::query_file_as!(
+            Delivery,
+            "queries/delivery_list.sql",
+            filter.broadcast.0,
+            SHARD,
+            provider.0,
+            device.0,
+            &filter.states as _,
+            filter.provider.map(|p| p.0),
+            filter.limit
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// A page of dead letters.
+    pub async fn list_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Vec<DeadLetter>> {
+        let last = (BroadcastId(i64::MAX), ProviderId(i16::MAX), DeviceId(i64::MAX));
+        let (broadcast, provider, device) = filter.after.unwrap_or(last);
+        Ok(sqlx::query_file_as!(
+            DeadLetter,
+            "queries/dead_letter_list.sql",
+            SHARD,
+            filter.broadcast.map(|b| b.0),
+            &filter.reasons as _,
+            filter.code,
+            filter.provider.map(|p| p.0),
+            filter.from,
+            filter.to,
+            broadcast.0,
+            provider.0,
+            device.0,
+            filter.limit
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+}

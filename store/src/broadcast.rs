@@ -1,0 +1,219 @@
+//! Broadcasts: one accepted request to notify an audience.
+//!
+//! ```text
+//!  accepted ──▶ fanning_out ──▶ delivering ──▶ completed
+//!      └──────────────┴───────────────┴──▶ cancelling ──▶ cancelled
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::counts::Counts;
+use crate::ids::{BroadcastId, DeviceId};
+
+/// Where a broadcast is. Spelled alike in SQL (`broadcast_state`) and proto.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, sqlx::Type)]
+#[sqlx(type_name = "broadcast_state", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum BroadcastState {
+    /// Stored by accept; no delivery exists yet. The first page of fan-out moves it on.
+    Accepted,
+    /// Pages of fan-out are being made; senders already work on the first ones. The page that finds nothing more moves
+    /// it on.
+    FanningOut,
+    /// Every delivery exists. The completion statement ends it once no batch is open. A small explicit audience starts
+    /// here.
+    Delivering,
+    /// Final: every delivery has a final state, and the tallies are folded.
+    Completed,
+    /// A caller cancelled it; what is not leased is settled by the sweep, what is leased by its owner.
+    Cancelling,
+    /// Final: cancelled, and every delivery has a final state.
+    Cancelled,
+}
+
+impl BroadcastState {
+    /// Whether nothing will change any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Cancelled)
+    }
+}
+
+/// A share of the senders' capacity, by weight in the fair queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[sqlx(type_name = "broadcast_priority", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    Low,
+    Normal,
+    High,
+}
+
+impl Priority {
+    /// Deliveries of this priority per one of [`Priority::Low`] while both wait.
+    pub(crate) fn weight(self) -> i64 {
+        match self {
+            Self::Low => 1,
+            Self::Normal => 4,
+            Self::High => 16,
+        }
+    }
+}
+
+/// What is said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Message {
+    pub title: String,
+    pub body: String,
+    /// Handed to the app as it is.
+    pub data: BTreeMap<String, String>,
+}
+
+/// Who it is for. Lists are sorted and distinct: [`Audience::users`] and its neighbours see to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    Everyone,
+    Topics(Vec<String>),
+    Users(Vec<String>),
+    Devices(Vec<DeviceId>),
+}
+
+impl Audience {
+    pub fn topics(topics: Vec<String>) -> Self {
+        Self::Topics(distinct(topics))
+    }
+
+    pub fn users(users: Vec<String>) -> Self {
+        Self::Users(distinct(users))
+    }
+
+    pub fn devices(devices: Vec<DeviceId>) -> Self {
+        Self::Devices(distinct(devices))
+    }
+
+    /// Ids in an explicit list; 0 for the others.
+    pub(crate) fn listed(&self) -> usize {
+        match self {
+            Self::Everyone | Self::Topics(_) => 0,
+            Self::Users(users) => users.len(),
+            Self::Devices(devices) => devices.len(),
+        }
+    }
+}
+
+fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items.dedup();
+    items
+}
+
+/// Which form an audience has. Spelled alike in SQL (`audience_kind`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::Type)]
+#[sqlx(type_name = "audience_kind", rename_all = "snake_case")]
+pub enum AudienceKind {
+    Everyone,
+    Topics,
+    Users,
+    Devices,
+}
+
+/// What a stored broadcast says of its audience.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AudienceSummary {
+    Everyone,
+    Topics(Vec<String>),
+    /// Number of distinct user ids.
+    Users(i64),
+    /// Number of distinct device ids.
+    Devices(i64),
+}
+
+/// Until when it is worth sending, as the caller put it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    After(Duration),
+    At(OffsetDateTime),
+}
+
+/// Shortest and longest time from acceptance to expiry.
+pub const EXPIRY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
+/// Expiry where the caller says nothing.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// A valid request, not yet stored.
+#[derive(Debug, Clone)]
+pub struct NewBroadcast {
+    /// Whose idempotency keys these are.
+    pub client_id: String,
+    pub idempotency_key: String,
+    pub message: Message,
+    pub audience: Audience,
+    pub priority: Priority,
+    pub expiry: Expiry,
+    /// Over the request as it was sent, in canonical form: same content, same hash.
+    pub request_hash: [u8; 32],
+}
+
+/// A stored broadcast with its committed counts.
+#[derive(Debug, Clone)]
+pub struct Broadcast {
+    pub id: BroadcastId,
+    pub idempotency_key: String,
+    pub message: Message,
+    pub audience: AudienceSummary,
+    pub priority: Priority,
+    pub state: BroadcastState,
+    pub created_at: OffsetDateTime,
+    pub expires_at: OffsetDateTime,
+    pub settled_at: Option<OffsetDateTime>,
+    pub counts: Counts,
+}
+
+/// What became of a request to accept.
+#[must_use]
+#[derive(Debug)]
+pub enum Acceptance {
+    /// Stored by this call.
+    New(Box<Broadcast>),
+    /// The key stands for a broadcast with the same content.
+    Replayed(Box<Broadcast>),
+    /// The key stands for a broadcast with other content.
+    KeyReused(BroadcastId),
+    /// The expiry, by the database's clock, is not within [`EXPIRY_RANGE`].
+    ExpiryOutOfRange { now: OffsetDateTime },
+}
+
+/// What a check without storing found.
+#[must_use]
+#[derive(Debug)]
+pub enum Check {
+    /// It would be stored, and expire then.
+    WouldAccept { now: OffsetDateTime, expires_at: OffsetDateTime },
+    /// As for [`Acceptance`].
+    Otherwise(Acceptance),
+}
+
+/// What became of a request to cancel.
+#[must_use]
+#[derive(Debug)]
+pub enum Cancellation {
+    /// Cancelling or cancelled, now or before.
+    Done(Box<Broadcast>),
+    /// It had completed.
+    Completed(Box<Broadcast>),
+    NotFound,
+}
+
+/// Which broadcasts to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct BroadcastFilter {
+    /// Empty: all.
+    pub states: Vec<BroadcastState>,
+    /// Only those older than this one: the last of the page before.
+    pub before: Option<BroadcastId>,
+    /// Rows at most.
+    pub limit: i64,
+}

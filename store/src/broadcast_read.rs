@@ -1,0 +1,136 @@
+//! Reading, listing and cancelling broadcasts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+use crate::broadcast::*;
+use crate::connect::Store;
+use crate::counts::{Counts, ProviderCounts};
+use crate::error::Result;
+use crate::ids::{BroadcastId, ProviderId};
+
+impl Store {
+    /// One broadcast with its counts.
+    pub async fn broadcast(&self, id: BroadcastId) -> Result<Option<Broadcast>> {
+        let row = sqlx::query_file_as!(BroadcastRow, "queries/broadcast_get.sql", id.0)
+            .fetch_optional(&self.pool)
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let counts = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
+        Ok(Some(row.with_counts(counts.into_iter().map(|c| c.counts).sum())))
+    }
+
+    /// Broadcasts, newest first.
+    pub async fn list_broadcasts(&self, filter: &BroadcastFilter) -> Result<Vec<Broadcast>> {
+        let rows = sqlx::query_file_as!(
+            BroadcastRow,
+            "queries/broadcast_list.sql",
+            filter.before.map_or(i64::MAX, |id| id.0),
+            &filter.states as _,
+            filter.limit
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let ids: Vec<_> = rows.iter().map(|r| r.id).collect();
+        let mut counts = self.provider_counts(&ids).await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| {
+                let counts = counts.remove(&row.id).unwrap_or_default();
+                row.with_counts(counts.into_iter().map(|c| c.counts).sum())
+            })
+            .collect())
+    }
+
+    /// Cancels a broadcast that has not ended. No batch of it is claimed any more once this returns; what is leased is
+    /// settled by its owner, the rest by the sweep.
+    pub async fn cancel_broadcast(&self, id: BroadcastId) -> Result<Cancellation> {
+        let cancelled = sqlx::query_file!("queries/broadcast_cancel.sql", id.0).execute(&self.pool).await?;
+        if cancelled.rows_affected() > 0 {
+            self.complete(&[id]).await?;
+        }
+        let Some(broadcast) = self.broadcast(id).await? else { return Ok(Cancellation::NotFound) };
+        let broadcast = Box::new(broadcast);
+        Ok(match broadcast.state {
+            BroadcastState::Completed => Cancellation::Completed(broadcast),
+            _ => Cancellation::Done(broadcast),
+        })
+    }
+
+    /// Counts by provider of each of `ids`; a broadcast without deliveries has no entry.
+    pub(crate) async fn provider_counts(
+        &self,
+        ids: &[BroadcastId],
+    ) -> Result<HashMap<BroadcastId, Vec<ProviderCounts>>> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        let rows = sqlx::query_file!("queries/broadcast_counts.sql", &ids).fetch_all(&self.pool).await?;
+        let mut by_broadcast: HashMap<_, Vec<_>> = HashMap::new();
+        for r in rows {
+            let counts = Counts {
+                total: r.total,
+                sent: r.sent,
+                dead_exhausted: r.dead_exhausted,
+                dead_unregistered: r.dead_unregistered,
+                dead_rejected: r.dead_rejected,
+                expired: r.expired,
+                skipped: r.skipped,
+                cancelled: r.cancelled,
+                retried: r.retried,
+                retrying: r.retrying,
+            };
+            by_broadcast.entry(r.broadcast_id).or_default().push(ProviderCounts {
+                provider_id: r.provider_id,
+                provider: r.provider,
+                held_until: r.held_until,
+                counts,
+            });
+        }
+        Ok(by_broadcast)
+    }
+
+    /// Ends those of `ids` that have nothing left to do, and returns them.
+    pub(crate) async fn complete(&self, ids: &[BroadcastId]) -> Result<Vec<BroadcastId>> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        Ok(sqlx::query_file_scalar!("queries/broadcast_complete.sql", &ids).fetch_all(&self.pool).await?)
+    }
+}
+
+struct BroadcastRow {
+    id: BroadcastId,
+    idempotency_key: String,
+    title: String,
+    body: String,
+    data: Json<BTreeMap<String, String>>,
+    priority: Priority,
+    audience: AudienceKind,
+    topics: Vec<String>,
+    listed: i32,
+    state: BroadcastState,
+    created_at: OffsetDateTime,
+    expires_at: OffsetDateTime,
+    settled_at: Option<OffsetDateTime>,
+}
+
+impl BroadcastRow {
+    fn with_counts(self, counts: Counts) -> Broadcast {
+        Broadcast {
+            id: self.id,
+            idempotency_key: self.idempotency_key,
+            message: Message { title: self.title, body: self.body, data: self.data.0 },
+            audience: match self.audience {
+                AudienceKind::Everyone => AudienceSummary::Everyone,
+                AudienceKind::Topics => AudienceSummary::Topics(self.topics),
+                AudienceKind::Users => AudienceSummary::Users(self.listed.into()),
+                AudienceKind::Devices => AudienceSummary::Devices(self.listed.into()),
+            },
+            priority: self.priority,
+            state: self.state,
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+            settled_at: self.settled_at,
+            counts,
+        }
+    }
+}

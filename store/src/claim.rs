@@ -1,0 +1,203 @@
+//! Claiming batches and reading what is left to do in them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+use crate::broadcast::Message;
+use crate::connect::{Lane, Store};
+use crate::error::Result;
+use crate::ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId};
+
+/// How much a sender can take for one provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    pub provider: ProviderId,
+    /// Batches at most, from each lane: fresh work, due retries, leases that ran out.
+    pub batches: i32,
+    /// Deliveries: a batch is taken while fewer are. Due retries get at most half.
+    pub deliveries: i32,
+    /// Ranks below are not looked at: what was claimed lately leaves dead index entries there.
+    pub floor: i64,
+}
+
+/// A batch in this sender's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeasedBatch {
+    pub id: BatchId,
+    /// With the owner, the fence behind which outcomes count.
+    pub epoch: i64,
+    pub broadcast: BroadcastId,
+    pub provider: ProviderId,
+    /// The number of the call it makes, from 1.
+    pub attempt: i32,
+    /// Earlier calls that failed and count against the limit of attempts.
+    pub failures: i32,
+    pub rank: i64,
+    /// Deliveries when it was cut; fewer may be left.
+    pub size: i32,
+    /// How often its lease ran out in somebody's hands.
+    pub reclaims: i32,
+}
+
+/// A delivery that waits for a call.
+#[derive(Debug)]
+pub struct DueDelivery {
+    pub batch: BatchId,
+    pub device: DeviceId,
+    /// The device as it was when read; `None`: it is gone, retired or without consent, and must not be called.
+    pub target: Option<Target>,
+}
+
+/// Where to call.
+#[derive(Debug)]
+pub struct Target {
+    pub token: String,
+    /// Which registration of the token this is.
+    pub registered_at: OffsetDateTime,
+}
+
+/// What a sender needs to make the calls of a broadcast.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub id: BroadcastId,
+    pub message: Message,
+    pub cancelled: bool,
+    /// Until it expires; zero when it has.
+    pub time_left: Duration,
+}
+
+/// A connection of its own for claims and reads.
+#[derive(Debug)]
+pub struct ClaimLane {
+    lane: Lane,
+    sender: SenderId,
+}
+
+impl Store {
+    pub fn claim_lane(&self, sender: SenderId) -> ClaimLane {
+        ClaimLane { lane: self.lane(), sender }
+    }
+}
+
+impl ClaimLane {
+    /// Leases ready work for `lease`; with `reclaim` also what others' leases ran out of. What is returned has been
+    /// committed.
+    pub async fn claim(
+        &mut self,
+        wants: &[Want],
+        lease: Duration,
+        reclaim: bool,
+    ) -> Result<Vec<LeasedBatch>> {
+        let providers: Vec<i16> = wants.iter().map(|w| w.provider.0).collect();
+        let batches: Vec<i32> = wants.iter().map(|w| w.batches).collect();
+        let deliveries: Vec<i32> = wants.iter().map(|w| w.deliveries).collect();
+        let floors: Vec<i64> = wants.iter().map(|w| w.floor).collect();
+        let owner = self.sender.0;
+        self.lane
+            .run("claim", async |connection| {
+                Ok(sqlx::query_file_as!(
+                    LeasedBatch,
+                    "queries/batch_claim.sql",
+                    SHARD,
+                    &providers,
+                    &batches,
+                    &deliveries,
+                    &floors,
+                    owner,
+                    lease.as_secs_f64(),
+                    reclaim
+                )
+                .fetch_all(connection)
+                .await?)
+            })
+            .await
+    }
+
+    /// What is pending in these batches, as far as they are still this sender's.
+    pub async fn read(&mut self, batches: &[BatchId]) -> Result<Vec<DueDelivery>> {
+        let ids: Vec<i64> = batches.iter().map(|b| b.0).collect();
+        let owner = self.sender.0;
+        self.lane
+            .run("read", async |connection| {
+                let mut rows =
+                    sqlx::query_file_as!(DueRow, "queries/batch_read_range.sql", SHARD, &ids, owner)
+                        .fetch_all(&mut *connection)
+                        .await?;
+                rows.extend(
+                    sqlx::query_file_as!(DueRow, "queries/batch_read_listed.sql", SHARD, &ids, owner)
+                        .fetch_all(connection)
+                        .await?,
+                );
+                Ok(rows.into_iter().map(DueRow::into_due).collect())
+            })
+            .await
+    }
+
+    /// Messages and flags of these broadcasts.
+    pub async fn work(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<Work>> {
+        let ids: Vec<i64> = broadcasts.iter().map(|b| b.0).collect();
+        self.lane
+            .run("read of broadcasts", async |connection| {
+                let rows =
+                    sqlx::query_file!("queries/broadcast_work.sql", &ids).fetch_all(connection).await?;
+                Ok(rows
+                    .into_iter()
+                    .map(|r| {
+                        let data: Json<BTreeMap<String, String>> = r.data;
+                        Work {
+                            id: r.id,
+                            message: Message { title: r.title, body: r.body, data: data.0 },
+                            cancelled: r.cancelled,
+                            time_left: Duration::from_secs_f64(r.seconds_left.max(0.0)),
+                        }
+                    })
+                    .collect())
+            })
+            .await
+    }
+
+    /// Gives back what is leased to this sender beside `held`: a claim whose answer was lost leaves such leases.
+    pub async fn release_beside(&mut self, held: &[BatchId]) -> Result<u64> {
+        let sender = self.sender;
+        self.lane.run("release", async |connection| release(connection, sender, held).await).await
+    }
+
+    /// Says goodbye to the server.
+    pub async fn close(&mut self) {
+        self.lane.close().await;
+    }
+}
+
+/// Gives back what is leased to `sender` beside `keep`. Returns how many batches went back.
+pub(crate) async fn release(
+    connection: &mut PgConnection,
+    sender: SenderId,
+    keep: &[BatchId],
+) -> Result<u64> {
+    let keep: Vec<i64> = keep.iter().map(|b| b.0).collect();
+    let released =
+        sqlx::query_file!("queries/lease_release.sql", SHARD, sender.0, &keep).execute(connection).await?;
+    Ok(released.rows_affected())
+}
+
+struct DueRow {
+    batch: BatchId,
+    device: DeviceId,
+    token: Option<String>,
+    registered_at: Option<OffsetDateTime>,
+    sendable: bool,
+}
+
+impl DueRow {
+    fn into_due(self) -> DueDelivery {
+        let target = match (self.sendable, self.token, self.registered_at) {
+            (true, Some(token), Some(registered_at)) => Some(Target { token, registered_at }),
+            _ => None,
+        };
+        DueDelivery { batch: self.batch, device: self.device, target }
+    }
+}

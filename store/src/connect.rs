@@ -1,0 +1,164 @@
+//! Connections: a pool for what is occasional, and single lanes that come back by themselves for the hot path.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, PgPool};
+
+use crate::error::{Result, StoreError};
+
+/// No statement of ours may run longer than this; the server ends it.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// No statement may wait longer than this for a lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A transaction whose client fell silent holds its locks no longer than this.
+const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits for a connection of the pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the client waits for any answer on a lane: longer than the server's own limits, for a server that is gone.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The plans of the hot path must not change with the statistics: each of these was seen to pick a plan that reads far
+/// more than the batch at hand once a table had been analysed in mid-run.
+const STABLE_PLANS: [(&str, &str); 5] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_hashjoin", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+];
+
+/// All that Bongsu keeps, in one Postgres. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) pool: PgPool,
+    options: PgConnectOptions,
+}
+
+impl Store {
+    /// Prepares a store at a `postgres://` URL with at most `connections` in its pool. Connects when first used: see
+    /// [`Store::wait_until_ready`].
+    pub fn new(url: &str, connections: u32, application: &str) -> Result<Self> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|e| {
+                StoreError::Data(format!(
+                    "BONGSU_DATABASE_URL is not a postgres:// URL ({e}); expected postgres://user:password@host:5432/database"
+                ))
+            })?
+            .application_name(application)
+            .disable_statement_logging();
+        let options = with_settings(options, &[]);
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_lazy_with(options.clone());
+        Ok(Self { pool, options })
+    }
+
+    /// Whether Postgres answers now.
+    pub async fn ping(&self) -> Result<()> {
+        sqlx::query("SELECT 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Waits until Postgres answers, for at most `patience`; logs once a try what it waits for.
+    pub async fn wait_until_ready(&self, patience: Duration) -> Result<()> {
+        let policy = backoff::ExponentialBackoff {
+            initial_interval: Duration::from_millis(100),
+            max_interval: Duration::from_secs(2),
+            max_elapsed_time: Some(patience),
+            ..Default::default()
+        };
+        backoff::future::retry_notify(
+            policy,
+            || async {
+                self.ping().await.map_err(|e| match e {
+                    StoreError::Unavailable(_) => backoff::Error::transient(e),
+                    other => backoff::Error::permanent(other),
+                })
+            },
+            |error: StoreError, next: Duration| {
+                tracing::warn!(retry_in_ms = next.as_millis() as u64, "waiting for the database: {error}");
+            },
+        )
+        .await
+    }
+
+    /// A single connection of its own whose plans do not change with the statistics.
+    pub(crate) fn lane(&self) -> Lane {
+        Lane { options: with_settings(self.options.clone(), &STABLE_PLANS), connection: None }
+    }
+
+    /// The pool, for tests that look at what no API shows.
+    #[doc(hidden)]
+    pub fn test_pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Ends the pool's connections.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn with_settings(options: PgConnectOptions, more: &[(&str, &str)]) -> PgConnectOptions {
+    let millis = |d: Duration| d.as_millis().to_string();
+    options
+        .options([
+            ("statement_timeout", millis(STATEMENT_TIMEOUT)),
+            ("lock_timeout", millis(LOCK_TIMEOUT)),
+            ("idle_in_transaction_session_timeout", millis(IDLE_TRANSACTION_TIMEOUT)),
+            ("timezone", "UTC".to_string()),
+            ("jit", "off".to_string()),
+        ])
+        .options(more.iter().copied())
+}
+
+/// One connection that is opened when needed, dropped after any error that leaves its state unknown, and opened anew at
+/// the next use.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+}
+
+impl Lane {
+    /// Runs `work` on the connection, within [`ANSWER_TIMEOUT`]. Whatever fails, the connection is dropped: the server
+    /// then rolls back, and the next use starts clean.
+    pub(crate) async fn run<T>(
+        &mut self,
+        what: &'static str,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T>,
+    ) -> Result<T> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, async {
+            let mut connection = match self.connection.take() {
+                Some(open) => open,
+                None => self.options.connect().await?,
+            };
+            let value = work(&mut connection).await?;
+            Ok((connection, value))
+        })
+        .await;
+        match answer {
+            Ok(Ok((connection, value))) => {
+                self.connection = Some(connection);
+                Ok(value)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::timed_out(what, ANSWER_TIMEOUT)),
+        }
+    }
+
+    /// Whether a connection is open, as far as known here.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Says goodbye to the server.
+    pub(crate) async fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
+        }
+    }
+}

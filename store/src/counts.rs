@@ -1,0 +1,72 @@
+//! Committed numbers of deliveries, and what they are sums of.
+
+use serde::Serialize;
+
+use crate::ids::ProviderId;
+
+/// Deliveries by state. `total = pending() + sent + dead() + expired + skipped + cancelled`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    pub total: i64,
+    pub sent: i64,
+    pub dead_exhausted: i64,
+    pub dead_unregistered: i64,
+    pub dead_rejected: i64,
+    pub expired: i64,
+    pub skipped: i64,
+    pub cancelled: i64,
+    /// Failed attempts that led to a further one.
+    pub retried: i64,
+    /// Pending deliveries that failed at least once.
+    pub retrying: i64,
+}
+
+impl Counts {
+    pub fn dead(&self) -> i64 {
+        self.dead_exhausted + self.dead_unregistered + self.dead_rejected
+    }
+
+    /// With a final state.
+    pub fn settled(&self) -> i64 {
+        self.sent + self.dead() + self.expired + self.skipped + self.cancelled
+    }
+
+    pub fn pending(&self) -> i64 {
+        self.total - self.settled()
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, o: Self) -> Self {
+        Self {
+            total: self.total + o.total,
+            sent: self.sent + o.sent,
+            dead_exhausted: self.dead_exhausted + o.dead_exhausted,
+            dead_unregistered: self.dead_unregistered + o.dead_unregistered,
+            dead_rejected: self.dead_rejected + o.dead_rejected,
+            expired: self.expired + o.expired,
+            skipped: self.skipped + o.skipped,
+            cancelled: self.cancelled + o.cancelled,
+            retried: self.retried + o.retried,
+            retrying: self.retrying + o.retrying,
+        }
+    }
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), |a, b| a + b)
+    }
+}
+
+/// The counts of one broadcast at one provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderCounts {
+    pub provider_id: ProviderId,
+    pub provider: String,
+    /// No call starts before, where set.
+    pub held_until: Option<time::OffsetDateTime>,
+    pub counts: Counts,
+}

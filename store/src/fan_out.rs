@@ -1,0 +1,195 @@
+//! Fan-out: turning an audience into deliveries and batches, a page per transaction.
+//!
+//! A page moves the broadcast's cursor in the same transaction that makes its deliveries, so a process that dies repeats
+//! nothing and loses nothing. Broadcasts take turns page by page: a small one does not wait behind a huge one.
+
+use sqlx::PgConnection;
+
+use crate::broadcast::{Audience, AudienceKind, BroadcastState, Priority};
+use crate::connect::Store;
+use crate::error::{Result, StoreError};
+use crate::ids::{BroadcastId, ProviderId, SHARD, Shard};
+
+/// Devices in one page: one transaction of some ten milliseconds.
+const PAGE_DEVICES: i64 = 10_000;
+/// Deliveries in one batch at most.
+const BATCH_DELIVERIES: i32 = 500;
+
+/// What a step of fan-out did.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FanOut {
+    /// No broadcast waits for a page, or each is in the hands of another process.
+    Idle,
+    /// One page was made; `finished` says that it was the broadcast's last.
+    Page { broadcast: BroadcastId, deliveries: i64, finished: bool },
+}
+
+impl Store {
+    /// Makes the next page of the broadcast that waited longest. Any number of processes may call it at the same time.
+    pub async fn fan_out_page(&self) -> Result<FanOut> {
+        let step = match self.one_page().await {
+            Err(e) if is_missing_partition(&e) => {
+                self.ensure_partitions().await?;
+                self.one_page().await?
+            }
+            other => other?,
+        };
+        if let FanOut::Page { broadcast, finished: true, .. } = step {
+            self.complete(&[broadcast]).await?;
+        }
+        Ok(step)
+    }
+
+    async fn one_page(&self) -> Result<FanOut> {
+        let mut tx = self.pool.begin().await?;
+        let Some(picked) = sqlx::query_file!("queries/fan_out_pick.sql").fetch_optional(&mut *tx).await?
+        else {
+            return Ok(FanOut::Idle);
+        };
+        let mut page = Page {
+            broadcast: picked.id,
+            kind: picked.audience,
+            topics: picked.topics,
+            provider: picked.provider,
+            after: picked.cursor,
+            to: picked.cursor,
+            until: picked.until,
+            rank: picked.rank,
+            priority: picked.priority,
+            shard: SHARD,
+        };
+        let finished = !page.find_next(&mut tx).await?;
+        let made =
+            if finished { Made { deliveries: 0, rank: page.rank } } else { page.insert(&mut tx).await? };
+        let state = if finished { BroadcastState::Delivering } else { BroadcastState::FanningOut };
+        sqlx::query_file!(
+            "queries/fan_out_advance.sql",
+            page.broadcast.0,
+            state as _,
+            page.provider.0,
+            page.to,
+            made.rank,
+            page.until
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(FanOut::Page { broadcast: page.broadcast, deliveries: made.deliveries, finished })
+    }
+}
+
+/// A range of the audience at one provider.
+pub(crate) struct Page {
+    broadcast: BroadcastId,
+    kind: AudienceKind,
+    topics: Vec<String>,
+    shard: Shard,
+    provider: ProviderId,
+    /// Device ids, or rows of the explicit list, up to here are done.
+    after: i64,
+    /// The page's end, included.
+    to: i64,
+    /// The highest device id that takes part.
+    until: i64,
+    /// Rank of the broadcast's last batch at this provider.
+    rank: i64,
+    priority: Priority,
+}
+
+/// What a page made.
+pub(crate) struct Made {
+    pub deliveries: i64,
+    /// Rank of its last batch.
+    rank: i64,
+}
+
+impl Page {
+    /// The whole of an explicit list that has one row.
+    pub(crate) fn of_small_audience(
+        broadcast: BroadcastId,
+        audience: &Audience,
+        provider: ProviderId,
+        priority: Priority,
+    ) -> Self {
+        let kind = match audience {
+            Audience::Everyone => AudienceKind::Everyone,
+            Audience::Topics(_) => AudienceKind::Topics,
+            Audience::Users(_) => AudienceKind::Users,
+            Audience::Devices(_) => AudienceKind::Devices,
+        };
+        Self {
+            broadcast,
+            kind,
+            topics: vec![],
+            shard: SHARD,
+            provider,
+            after: 0,
+            to: 1,
+            until: i64::MAX,
+            rank: 0,
+            priority,
+        }
+    }
+
+    /// Sets the page's end; goes on to the next provider where this one has nothing left. False when none has.
+    async fn find_next(&mut self, tx: &mut PgConnection) -> Result<bool> {
+        loop {
+            let bound = sqlx::query_file_scalar!(
+                "queries/fan_out_bound.sql",
+                self.broadcast.0,
+                self.kind as _,
+                self.shard,
+                self.provider.0,
+                self.after,
+                self.until,
+                &self.topics,
+                PAGE_DEVICES
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            if let Some(bound) = bound {
+                self.to = bound;
+                return Ok(true);
+            }
+            let next = sqlx::query_scalar!(
+                r#"SELECT min(id) AS "id: ProviderId" FROM provider WHERE id > $1"#,
+                self.provider.0
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            let Some(next) = next else { return Ok(false) };
+            // Ranks are a timeline of each provider's own.
+            (self.provider, self.after, self.to, self.rank) = (next, 0, 0, 0);
+        }
+    }
+
+    /// Makes the page's deliveries and batches.
+    pub(crate) async fn insert(&self, tx: &mut PgConnection) -> Result<Made> {
+        let batches = sqlx::query_file!(
+            "queries/fan_out_page.sql",
+            self.broadcast.0,
+            self.kind as _,
+            self.shard,
+            self.provider.0,
+            self.after,
+            self.to,
+            self.until,
+            &self.topics,
+            self.rank,
+            BATCH_DELIVERIES,
+            self.priority.weight()
+        )
+        .fetch_all(tx)
+        .await?;
+        Ok(Made {
+            deliveries: batches.iter().map(|b| i64::from(b.size)).sum(),
+            rank: batches.iter().map(|b| b.rank).max().unwrap_or(self.rank),
+        })
+    }
+}
+
+/// Whether an insert failed because the day of the broadcast has no partition yet.
+pub(crate) fn is_missing_partition(error: &StoreError) -> bool {
+    matches!(error, StoreError::Data(text) if text.contains("no partition of relation"))
+}

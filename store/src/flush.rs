@@ -1,0 +1,139 @@
+//! Recording outcomes: grouped, fenced, in one transaction.
+//!
+//! An outcome counts only while owner and epoch still hold its batch, and only for a delivery that is still pending at the
+//! attempt it answers. Everything else that a flush writes (tallies, dead letters, retries) is made from the outcomes that
+//! counted, so that sums are equal everywhere whatever happened before.
+
+mod record;
+mod retry;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sqlx::Connection;
+use time::OffsetDateTime;
+
+use crate::claim::LeasedBatch;
+use crate::connect::{Lane, Store};
+use crate::delivery::{DeadReason, DeliveryState};
+use crate::error::Result;
+use crate::ids::{BroadcastId, DeviceId, SenderId};
+
+/// What became of a delivery.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    Sent,
+    Dead {
+        reason: DeadReason,
+        /// An HTTP status, or a word of ours.
+        code: String,
+        /// What the provider said.
+        detail: String,
+    },
+    /// To be tried again, not before `after`.
+    Retry {
+        after: Duration,
+        code: String,
+        /// Whether the failure counts against the limit of attempts.
+        charged: bool,
+    },
+    Expired,
+    Skipped,
+    Cancelled,
+}
+
+impl Verdict {
+    fn state(&self) -> DeliveryState {
+        match self {
+            Self::Sent => DeliveryState::Sent,
+            Self::Dead { .. } => DeliveryState::Dead,
+            Self::Retry { .. } => DeliveryState::Pending,
+            Self::Expired => DeliveryState::Expired,
+            Self::Skipped => DeliveryState::Skipped,
+            Self::Cancelled => DeliveryState::Cancelled,
+        }
+    }
+
+    /// Whether the provider was called.
+    fn called(&self) -> bool {
+        matches!(self, Self::Sent | Self::Dead { .. } | Self::Retry { .. })
+    }
+}
+
+/// The answer for one delivery.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub batch: LeasedBatch,
+    pub device: DeviceId,
+    pub verdict: Verdict,
+}
+
+/// A registration whose token the provider called gone.
+#[derive(Debug, Clone)]
+pub struct Gone {
+    pub device: DeviceId,
+    pub token: String,
+    pub registered_at: OffsetDateTime,
+}
+
+/// What is recorded together.
+#[derive(Debug, Default)]
+pub struct Flush {
+    pub outcomes: Vec<Outcome>,
+    /// Batches whose owner has an answer for all it read; their last outcomes are in this flush or were in earlier ones.
+    pub closed: Vec<LeasedBatch>,
+    pub gone: Vec<Gone>,
+}
+
+/// What a flush came to.
+#[must_use]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Outcomes that counted.
+    pub recorded: usize,
+    /// Outcomes dropped because the batch was no longer this sender's.
+    pub fenced: usize,
+    /// Outcomes of own batches whose delivery had been settled or moved on.
+    pub stale: usize,
+    /// Broadcasts of which a batch was closed: ask [`Store::complete_broadcasts`] for them.
+    pub touched: BTreeSet<BroadcastId>,
+}
+
+/// A connection of its own for flushes.
+#[derive(Debug)]
+pub struct FlushLane {
+    lane: Lane,
+    sender: SenderId,
+}
+
+impl Store {
+    pub fn flush_lane(&self, sender: SenderId) -> FlushLane {
+        FlushLane { lane: self.lane(), sender }
+    }
+
+    /// Ends those of `ids` that have nothing left to do, and returns them.
+    pub async fn complete_broadcasts(&self, ids: &[BroadcastId]) -> Result<Vec<BroadcastId>> {
+        self.complete(ids).await
+    }
+}
+
+impl FlushLane {
+    /// Records a flush in one transaction: all of it, or on an error nothing, and then it can be tried again whole. One
+    /// that did commit although its answer was lost records nothing twice.
+    pub async fn flush(&mut self, flush: &Flush) -> Result<Flushed> {
+        let sender = self.sender;
+        self.lane
+            .run("flush", async |connection| {
+                let mut tx = connection.begin().await?;
+                let flushed = record::record(&mut tx, sender, flush).await?;
+                tx.commit().await?;
+                Ok(flushed)
+            })
+            .await
+    }
+
+    /// Says goodbye to the server.
+    pub async fn close(&mut self) {
+        self.lane.close().await;
+    }
+}

@@ -1,0 +1,250 @@
+//! The statements of a flush, in their order: lock the batches, update the deliveries, and from what that returned the
+//! tallies, dead letters and retries.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use super::retry::{self, RetryDelays};
+use super::{Flush, Flushed, Gone, Outcome, Verdict};
+use crate::delivery::DeadReason;
+use crate::error::Result;
+use crate::ids::{BatchId, BroadcastId, SHARD, SenderId};
+
+/// Bytes of a provider's code and words that are kept.
+const CODE_BYTES: usize = 64;
+const DETAIL_BYTES: usize = 512;
+
+pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Flushed> {
+    let held = lock_batches(tx, sender, flush).await?;
+    // A sender that lost its batch may still say what the provider accepted: that is true whoever holds the batch now. Its
+    // failures are the new owner's business.
+    let counting: Vec<&Outcome> = flush
+        .outcomes
+        .iter()
+        .filter(|o| match held.get(&o.batch.id) {
+            Some(Held::Ours) => true,
+            Some(Held::Lost) => o.verdict == Verdict::Sent,
+            None => false,
+        })
+        .collect();
+    let delays = RetryDelays::draw(&counting);
+    let recorded = update_deliveries(tx, &counting, &delays).await?;
+    let mut flushed = Flushed {
+        recorded: recorded.len(),
+        fenced: flush.outcomes.len() - counting.len(),
+        stale: counting.len() - recorded.len(),
+        touched: BTreeSet::new(),
+    };
+    let closed: HashSet<BatchId> =
+        flush.closed.iter().map(|b| b.id).filter(|id| held.get(id) == Some(&Held::Ours)).collect();
+    flushed.touched = update_batches(tx, &recorded, &closed).await?;
+    insert_dead_letters(tx, &recorded).await?;
+    retry::insert(tx, &recorded, &delays).await?;
+    retire_gone(tx, &flush.gone).await?;
+    Ok(flushed)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Ours,
+    Lost,
+}
+
+async fn lock_batches(
+    tx: &mut PgConnection,
+    sender: SenderId,
+    flush: &Flush,
+) -> Result<HashMap<BatchId, Held>> {
+    // The highest epoch: a batch that came back to this sender has outcomes of the last lease only, see the sender's
+    // bookkeeping; those of an earlier one are stale and fall to the delivery's own check.
+    let mut epochs: BTreeMap<i64, i64> = BTreeMap::new();
+    for batch in flush.outcomes.iter().map(|o| &o.batch).chain(&flush.closed) {
+        let epoch = epochs.entry(batch.id.0).or_default();
+        *epoch = batch.epoch.max(*epoch);
+    }
+    let (ids, epochs): (Vec<i64>, Vec<i64>) = epochs.into_iter().unzip();
+    let rows =
+        sqlx::query_file!("queries/flush_lock.sql", SHARD, sender.0, &ids, &epochs).fetch_all(tx).await?;
+    Ok(rows.into_iter().map(|r| (r.id, if r.owned { Held::Ours } else { Held::Lost })).collect())
+}
+
+/// Updates the deliveries, and returns the outcomes that counted.
+async fn update_deliveries<'a>(
+    tx: &mut PgConnection,
+    outcomes: &[&'a Outcome],
+    delays: &RetryDelays,
+) -> Result<Vec<&'a Outcome>> {
+    if outcomes.is_empty() {
+        return Ok(vec![]);
+    }
+    let n = outcomes.len();
+    let mut broadcasts = Vec::with_capacity(n);
+    let mut providers = Vec::with_capacity(n);
+    let mut devices = Vec::with_capacity(n);
+    let mut before = Vec::with_capacity(n);
+    let mut states = Vec::with_capacity(n);
+    let mut reasons: Vec<Option<DeadReason>> = Vec::with_capacity(n);
+    let mut waits: Vec<Option<f64>> = Vec::with_capacity(n);
+    let mut codes: Vec<Option<String>> = Vec::with_capacity(n);
+    let mut attempts = Vec::with_capacity(n);
+    for outcome in outcomes {
+        let batch = &outcome.batch;
+        broadcasts.push(batch.broadcast.0);
+        providers.push(batch.provider.0);
+        devices.push(outcome.device.0);
+        before.push(batch.attempt - 1);
+        states.push(outcome.verdict.state());
+        attempts.push(if outcome.verdict.called() { batch.attempt } else { batch.attempt - 1 });
+        let (reason, wait, code) = match &outcome.verdict {
+            Verdict::Dead { reason, code, .. } => (Some(*reason), None, Some(printable(code, CODE_BYTES))),
+            Verdict::Retry { code, .. } => (None, delays.seconds(outcome), Some(printable(code, CODE_BYTES))),
+            _ => (None, None, None),
+        };
+        reasons.push(reason);
+        waits.push(wait);
+        codes.push(code);
+    }
+    let matched = sqlx::query_file_scalar!(
+        "queries/flush_deliveries.sql",
+        SHARD,
+        &broadcasts,
+        &providers,
+        &devices,
+        &before,
+        &states as _,
+        &reasons as _,
+        &waits as _,
+        &codes as _,
+        &attempts
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(matched
+        .into_iter()
+        .filter_map(|n| usize::try_from(n).ok()?.checked_sub(1).and_then(|i| outcomes.get(i).copied()))
+        .collect())
+}
+
+/// Adds to the tallies and ends leases. Returns the broadcasts of which a batch is done now.
+async fn update_batches(
+    tx: &mut PgConnection,
+    recorded: &[&Outcome],
+    closed: &HashSet<BatchId>,
+) -> Result<BTreeSet<BroadcastId>> {
+    // Columns: sent, dead_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, retried.
+    let mut tallies: BTreeMap<BatchId, [i32; 8]> = closed.iter().map(|id| (*id, [0; 8])).collect();
+    for outcome in recorded {
+        let column = match &outcome.verdict {
+            Verdict::Sent => 0,
+            Verdict::Dead { reason: DeadReason::AttemptsExhausted, .. } => 1,
+            Verdict::Dead { reason: DeadReason::Unregistered, .. } => 2,
+            Verdict::Dead { reason: DeadReason::Rejected, .. } => 3,
+            Verdict::Expired => 4,
+            Verdict::Skipped => 5,
+            Verdict::Cancelled => 6,
+            Verdict::Retry { .. } => 7,
+        };
+        tallies.entry(outcome.batch.id).or_default()[column] += 1;
+    }
+    if tallies.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let ids: Vec<i64> = tallies.keys().map(|id| id.0).collect();
+    let close: Vec<bool> = tallies.keys().map(|id| closed.contains(id)).collect();
+    let column = |i: usize| tallies.values().map(|t| t[i]).collect::<Vec<i32>>();
+    let rows = sqlx::query_file!(
+        "queries/flush_batches.sql",
+        SHARD,
+        &ids,
+        &close,
+        &column(0),
+        &column(1),
+        &column(2),
+        &column(3),
+        &column(4),
+        &column(5),
+        &column(6),
+        &column(7)
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().filter(|r| r.done).map(|r| r.broadcast).collect())
+}
+
+async fn insert_dead_letters(tx: &mut PgConnection, recorded: &[&Outcome]) -> Result<()> {
+    let dead: Vec<_> = recorded
+        .iter()
+        .filter_map(|o| match &o.verdict {
+            Verdict::Dead { reason, code, detail } => Some((o, *reason, code, detail)),
+            _ => None,
+        })
+        .collect();
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let broadcasts: Vec<i64> = dead.iter().map(|(o, ..)| o.batch.broadcast.0).collect();
+    let providers: Vec<i16> = dead.iter().map(|(o, ..)| o.batch.provider.0).collect();
+    let devices: Vec<i64> = dead.iter().map(|(o, ..)| o.device.0).collect();
+    let attempts: Vec<i32> = dead.iter().map(|(o, ..)| o.batch.attempt).collect();
+    let reasons: Vec<DeadReason> = dead.iter().map(|(_, reason, ..)| *reason).collect();
+    let codes: Vec<String> = dead.iter().map(|(_, _, code, _)| printable(code, CODE_BYTES)).collect();
+    let details: Vec<String> = dead.iter().map(|(.., detail)| printable(detail, DETAIL_BYTES)).collect();
+    sqlx::query_file!(
+        "queries/flush_dead_letters.sql",
+        SHARD,
+        &broadcasts,
+        &providers,
+        &devices,
+        &attempts,
+        &reasons as _,
+        &codes,
+        &details
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn retire_gone(tx: &mut PgConnection, gone: &[Gone]) -> Result<()> {
+    if gone.is_empty() {
+        return Ok(());
+    }
+    // In order of id, like everything that takes several rows.
+    let mut gone: Vec<&Gone> = gone.iter().collect();
+    gone.sort_unstable_by_key(|g| g.device);
+    let ids: Vec<i64> = gone.iter().map(|g| g.device.0).collect();
+    let tokens: Vec<String> = gone.iter().map(|g| g.token.clone()).collect();
+    let registered: Vec<OffsetDateTime> = gone.iter().map(|g| g.registered_at).collect();
+    sqlx::query_file!("queries/device_retire_unregistered.sql", SHARD, &ids, &tokens, &registered)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// A provider's bytes, made safe to store and to show: control characters (Postgres text cannot hold NUL) become spaces,
+/// and what is longer than `bytes` is cut at a character.
+fn printable(text: &str, bytes: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(bytes));
+    for c in text.chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if out.len() + c.len_utf8() > bytes {
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_says_is_stored_printable_and_within_its_bound() {
+        assert_eq!(printable("a\0b\nc", 64), "a b c");
+        assert_eq!(printable("봉수봉수", 7), "봉수");
+        assert_eq!(printable("", 64), "");
+    }
+}

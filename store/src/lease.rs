@@ -1,0 +1,119 @@
+//! Staying alive in the eyes of others: heartbeat, renewal, flags, and taking over from senders that died.
+
+use std::time::Duration;
+
+use crate::claim::{LeasedBatch, release};
+use crate::connect::{Lane, Store};
+use crate::error::Result;
+use crate::ids::{BatchId, BroadcastId, ProviderId, SHARD, SenderId};
+
+/// A connection of its own for what must not wait behind claims and flushes. While it is open, the session advisory lock
+/// that it holds says that this sender lives.
+#[derive(Debug)]
+pub struct ControlLane {
+    lane: Lane,
+    sender: SenderId,
+    locked: bool,
+}
+
+impl Store {
+    pub fn control_lane(&self, sender: SenderId) -> ControlLane {
+        ControlLane { lane: self.lane(), sender, locked: false }
+    }
+}
+
+impl ControlLane {
+    /// Says that this sender lives, and how far the fair queue of each provider has come.
+    pub async fn heartbeat(&mut self, in_flight: usize, vtimes: &[(ProviderId, i64)]) -> Result<()> {
+        let (id, key) = (self.sender.0, self.sender.lock_key());
+        let in_flight = i32::try_from(in_flight).unwrap_or(i32::MAX);
+        let providers: Vec<i16> = vtimes.iter().map(|(p, _)| p.0).collect();
+        let ranks: Vec<i64> = vtimes.iter().map(|(_, v)| *v).collect();
+        let locked = self.locked && self.lane.is_open();
+        self.locked = self
+            .lane
+            .run("heartbeat", async |connection| {
+                // Not waited for: after a lost connection the server may still keep the lock for our old session.
+                let locked = locked
+                    || sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "locked!""#, key)
+                        .fetch_one(&mut *connection)
+                        .await?;
+                sqlx::query_file!("queries/sender_heartbeat.sql", id, key, in_flight)
+                    .execute(&mut *connection)
+                    .await?;
+                if !providers.is_empty() {
+                    sqlx::query_file!("queries/provider_advance.sql", &providers, &ranks)
+                        .execute(connection)
+                        .await?;
+                }
+                Ok(locked)
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Extends these leases by `lease` from now. Returns the batches that are still this sender's; the others are lost.
+    pub async fn renew(&mut self, batches: &[LeasedBatch], lease: Duration) -> Result<Vec<BatchId>> {
+        let ids: Vec<i64> = batches.iter().map(|b| b.id.0).collect();
+        let epochs: Vec<i64> = batches.iter().map(|b| b.epoch).collect();
+        let owner = self.sender.0;
+        self.lane
+            .run("renewal", async |connection| {
+                Ok(sqlx::query_file_scalar!(
+                    "queries/lease_renew.sql",
+                    SHARD,
+                    owner,
+                    &ids,
+                    &epochs,
+                    lease.as_secs_f64()
+                )
+                .fetch_all(connection)
+                .await?)
+            })
+            .await
+    }
+
+    /// Which of these broadcasts have been cancelled.
+    pub async fn cancelled(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<BroadcastId>> {
+        let ids: Vec<i64> = broadcasts.iter().map(|b| b.0).collect();
+        self.lane
+            .run("flags", async |connection| {
+                Ok(sqlx::query_file_scalar!("queries/broadcast_flags.sql", &ids)
+                    .fetch_all(connection)
+                    .await?)
+            })
+            .await
+    }
+
+    /// Ends the leases of senders that are known to be dead and were silent for `silence`. Returns how many batches
+    /// became free to claim.
+    pub async fn revoke_dead(&mut self, silence: Duration) -> Result<usize> {
+        let id = self.sender.0;
+        self.lane
+            .run("look for dead senders", async |connection| {
+                let revoked =
+                    sqlx::query_file!("queries/sender_revoke_dead.sql", SHARD, id, silence.as_secs_f64())
+                        .fetch_all(connection)
+                        .await?;
+                Ok(revoked.len())
+            })
+            .await
+    }
+
+    /// Gives back everything that this sender still holds, and takes it off the list. Returns how many batches went back.
+    pub async fn release(&mut self) -> Result<u64> {
+        let sender = self.sender;
+        self.lane
+            .run("release", async |connection| {
+                let released = release(connection, sender, &[]).await?;
+                sqlx::query!("DELETE FROM sender WHERE id = $1", sender.0).execute(connection).await?;
+                Ok(released)
+            })
+            .await
+    }
+
+    /// Says goodbye to the server, and so gives up the lock.
+    pub async fn close(&mut self) {
+        self.lane.close().await;
+    }
+}

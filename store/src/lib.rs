@@ -1,0 +1,45 @@
+//! What Bongsu remembers: domain types, state machines and all the SQL.
+//!
+//! The rest of Bongsu knows no SQL, and this crate knows no gRPC. Statements of more than a line or two are in
+//! `queries/*.sql`, named by entity and verb, and checked against the schema at compile time.
+
+mod accept;
+mod answers;
+mod broadcast;
+mod broadcast_read;
+mod claim;
+mod connect;
+mod counts;
+mod delivery;
+mod device;
+mod device_plan;
+mod device_register;
+mod error;
+mod fan_out;
+mod flush;
+mod ids;
+mod lease;
+mod migrate;
+mod payload;
+mod provider;
+mod sweep;
+mod topic;
+
+pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
+pub use broadcast::*;
+pub use claim::{ClaimLane, DueDelivery, LeasedBatch, Target, Want, Work};
+pub use connect::Store;
+pub use counts::{Counts, ProviderCounts};
+pub use delivery::{DeadReason, DeliveryState};
+pub use device::{ConsentOf, Device, DeviceFilter, DeviceName, RetireReason};
+pub use device_register::{Imported, MAX_REGISTRATIONS, Registered, Registration};
+pub use error::{Result, StoreError};
+pub use fan_out::FanOut;
+pub use flush::{Flush, FlushLane, Flushed, Gone, Outcome, Verdict};
+pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId, Shard};
+pub use lease::ControlLane;
+pub use migrate::create_database;
+pub use payload::{EncodedSize, encoded_sizes, webhook_notification};
+pub use provider::{Provider, ProviderKind};
+pub use sweep::{SweepLane, Swept};
+pub use topic::Subscribed;

@@ -1,0 +1,88 @@
+//! Providers: the configured ways out.
+
+use std::time::Duration;
+
+use crate::connect::Store;
+use crate::error::Result;
+use crate::ids::ProviderId;
+
+/// Which protocol a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProviderKind {
+    /// HTTP POST of JSON to one URL.
+    Webhook,
+}
+
+impl ProviderKind {
+    /// Spelling in the database and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+        }
+    }
+
+    /// The most bytes that an encoded notification may have.
+    pub fn max_notification_bytes(self) -> usize {
+        match self {
+            Self::Webhook => 65_536,
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Webhook].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A configured way out under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    pub id: ProviderId,
+    pub name: String,
+    pub kind: ProviderKind,
+}
+
+impl Store {
+    /// Every provider known, in order of name. One of a kind that this program does not know is left out.
+    pub async fn providers(&self) -> Result<Vec<Provider>> {
+        let rows = sqlx::query!(r#"SELECT id AS "id: ProviderId", name, kind FROM provider ORDER BY name"#)
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|r| {
+                Some(Provider { id: r.id, name: r.name, kind: ProviderKind::from_name(&r.kind)? })
+            })
+            .collect())
+    }
+
+    /// Makes a configured provider known to all processes, or finds it. `None` where the name stands for another kind.
+    pub async fn register_provider(&self, name: &str, kind: ProviderKind) -> Result<Option<ProviderId>> {
+        sqlx::query!(
+            "INSERT INTO provider (name, kind) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            name,
+            kind.name()
+        )
+        .execute(&self.pool)
+        .await?;
+        let id = sqlx::query_scalar!(
+            r#"SELECT id AS "id: ProviderId" FROM provider WHERE name = $1 AND kind = $2"#,
+            name,
+            kind.name()
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(id)
+    }
+
+    /// No call to this provider starts within the next `pause`; a longer pause that holds already stays.
+    pub async fn hold_provider(&self, id: ProviderId, pause: Duration) -> Result<()> {
+        sqlx::query!(
+            "UPDATE provider SET held_until = greatest(held_until, now() + $2::float8 * interval '1 second') WHERE id = $1",
+            id.0,
+            pause.as_secs_f64()
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Sweeps: what no owner will do. They look at the state as it is, so running them twice, or by several processes at once,
+//! does no harm, and a process that dies in the middle leaves nothing but work for the next one.
+
+use sqlx::Connection;
+
+use crate::connect::{Lane, Store};
+use crate::delivery::DeliveryState;
+use crate::error::Result;
+use crate::ids::{BatchId, BroadcastId, SHARD};
+
+/// Batches settled in one transaction.
+const STEP_BATCHES: i64 = 20;
+
+/// What one step of a sweep did.
+#[must_use]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Swept {
+    /// Deliveries that ended `cancelled` or `expired`.
+    pub settled: i64,
+    /// Broadcasts that became final.
+    pub completed: Vec<BroadcastId>,
+    /// Whether there is probably more to do at once.
+    pub more: bool,
+}
+
+/// A connection of its own for sweeps.
+#[derive(Debug)]
+pub struct SweepLane {
+    lane: Lane,
+    store: Store,
+}
+
+impl Store {
+    pub fn sweep_lane(&self) -> SweepLane {
+        SweepLane { lane: self.lane(), store: self.clone() }
+    }
+}
+
+impl SweepLane {
+    /// Settles some unleased batches of cancelled and expired broadcasts, and completes broadcasts with nothing left to do.
+    pub async fn sweep(&mut self) -> Result<Swept> {
+        let (batches, settled) = self.settle().await?;
+        let open = sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(&self.store.pool).await?;
+        let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
+        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize })
+    }
+
+    /// Drops senders from the list that were gone long ago.
+    pub async fn forget_senders(&mut self) -> Result<()> {
+        self.lane
+            .run("forget senders", async |connection| {
+                sqlx::query_file!("queries/sender_forget.sql").execute(connection).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn settle(&mut self) -> Result<(usize, i64)> {
+        self.lane
+            .run("sweep", async |connection| {
+                let mut tx = connection.begin().await?;
+                let found = sqlx::query_file!("queries/sweep_lock.sql", SHARD, STEP_BATCHES)
+                    .fetch_all(&mut *tx)
+                    .await?;
+                if found.is_empty() {
+                    return Ok((0, 0));
+                }
+                let ids: Vec<i64> = found.iter().map(|r| r.id.0).collect();
+                let states: Vec<DeliveryState> = found.iter().map(|r| r.state).collect();
+                let swept = sqlx::query_file!("queries/sweep_settle.sql", SHARD, &ids, &states as _)
+                    .fetch_all(&mut *tx)
+                    .await?;
+                tx.commit().await?;
+                Ok((swept.len(), swept.iter().map(|r| i64::from(r.deliveries)).sum()))
+            })
+            .await
+    }
+}
