@@ -18,6 +18,7 @@ mod client;
 mod completions;
 mod dead_letters;
 mod deliveries;
+mod dev;
 mod devices;
 mod error;
 mod migrate;
@@ -26,6 +27,7 @@ mod pages;
 mod progress;
 mod send;
 mod services;
+pub mod stack;
 mod status;
 mod table;
 mod times;
@@ -51,6 +53,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dev(dev::Args),
     Send(send::Args),
     Status(status::Args),
     /// Broadcasts: list, get, cancel
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
+        Command::Dev(args) => dev::run(args, context).await,
         Command::Send(args) => send::run(args, context).await,
         Command::Status(args) => status::run(args, context).await,
         Command::Broadcasts(command) => broadcasts::run(command, context).await,

@@ -256,7 +256,7 @@ mod tests {
         let mut request = valid();
         request.data = [("k".to_owned(), String::new())].into();
         let message =
-            Message { title: request.title.clone(), body: String::new(), data: request.data.clone() };
+            Message { title: request.title, body: String::new(), data: request.data };
         let size = encoded_sizes(&message)[0];
         let room = size.limit - size.bytes;
         let filled = |n: usize| fields(|r| r.data = [("k".to_owned(), "v".repeat(n))].into());

@@ -1,0 +1,200 @@
+//! All of Bongsu on this machine, for `dev` and `demo`: Postgres, provider-sim, an intake and senders, each a process of
+//! its own, so that they can be killed like real ones.
+//!
+//! Nothing outlives us, even if we are killed: children watch their stdin, and so does the guard of the private Postgres.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bongsu_ops::local_postgres::{self, LocalPostgres};
+
+use crate::migrate::migrate;
+
+mod process;
+
+pub use process::{Process, stop_all};
+
+/// The name of the provider that is the simulator.
+pub const PROVIDER: &str = "push";
+/// Name of the database in a private Postgres.
+const DATABASE: &str = "bongsu";
+/// Any free port, on this machine only.
+pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How long a process may take to drain.
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What to start, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `bongsu` itself.
+    pub executable: PathBuf,
+    /// An existing database; none: a private Postgres.
+    pub database_url: Option<String>,
+    /// Whether the private Postgres waits for the disk: true where speed is shown.
+    pub fsync: bool,
+    /// More settings of the private Postgres.
+    pub postgres_settings: Vec<(String, String)>,
+    pub intake: SocketAddr,
+    pub intake_admin: SocketAddr,
+    pub provider_sim: SocketAddr,
+    /// A directory for the processes' logs; none: they log to our stderr.
+    pub logs: Option<PathBuf>,
+    /// What they log, as in `--log`.
+    pub log_filter: String,
+    /// More arguments for each: `--latency-ms 30` for the simulator, say.
+    pub intake_args: Vec<String>,
+    pub provider_sim_args: Vec<String>,
+}
+
+impl Options {
+    /// A private Postgres with fsync, any free ports, warnings to our stderr.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not say which executable we are.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            executable: std::env::current_exe().context("which executable is this?")?,
+            database_url: None,
+            fsync: true,
+            postgres_settings: Vec::new(),
+            intake: ANY_PORT,
+            intake_admin: ANY_PORT,
+            provider_sim: ANY_PORT,
+            logs: None,
+            log_filter: "warn".to_owned(),
+            intake_args: Vec::new(),
+            provider_sim_args: Vec::new(),
+        })
+    }
+}
+
+/// Where a sender listens, and what else it is told.
+#[derive(Clone, Debug)]
+pub struct SenderOptions {
+    pub listen: SocketAddr,
+    pub admin: SocketAddr,
+    /// More arguments, `--in-flight 256` for example.
+    pub args: Vec<String>,
+}
+
+impl Default for SenderOptions {
+    fn default() -> Self {
+        Self { listen: ANY_PORT, admin: ANY_PORT, args: Vec::new() }
+    }
+}
+
+/// What runs but the senders, which are their caller's: [`Stack::spawn_sender`].
+///
+/// Dropping it kills the processes and stops the private Postgres, blocking for about a second; [`Stack::stop`] lets
+/// them drain.
+#[derive(Debug)]
+pub struct Stack {
+    // Before `postgres`, so that they are dropped first.
+    pub intake: Process,
+    pub provider_sim: Process,
+    options: Options,
+    database_url: String,
+    senders_spawned: u32,
+    postgres: Option<LocalPostgres>,
+}
+
+impl Stack {
+    /// Starts Postgres where needed, brings the schema up to date, and starts the simulator and the intake. They are
+    /// ready when this returns.
+    ///
+    /// # Errors
+    ///
+    /// When one of them does not start; what was started before it is stopped.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        let (postgres, database_url) = database(&options).await?;
+        migrate(&database_url).await?;
+        let provider_sim = async {
+            let args = [&listen("--listen", options.provider_sim)[..], &options.provider_sim_args].concat();
+            start(&options, "provider-sim", "provider-sim", args, None).await
+        };
+        let intake = async {
+            let listen = [listen("--listen", options.intake), listen("--admin-listen", options.intake_admin)];
+            let args = [&listen.concat()[..], &options.intake_args].concat();
+            start(&options, "intake", "intake", args, Some(&database_url)).await
+        };
+        let (provider_sim, intake) = tokio::try_join!(provider_sim, intake)?;
+        Ok(Self { intake, provider_sim, options, database_url, senders_spawned: 0, postgres })
+    }
+
+    /// Starts one more sender, which is ready when this returns. It is the caller's: to kill, or to stop before
+    /// [`Stack::stop`].
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn spawn_sender(&mut self, sender: SenderOptions) -> anyhow::Result<Process> {
+        self.senders_spawned += 1;
+        let name = format!("sender-{}", self.senders_spawned);
+        let webhook = format!("{PROVIDER}={}", self.push_url());
+        let listen = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
+        let args = [listen, vec!["--webhook".to_owned(), webhook], sender.args].concat();
+        start(&self.options, "sender", &name, args, Some(&self.database_url)).await
+    }
+
+    /// Where the simulator takes pushes, as senders write it.
+    pub fn push_url(&self) -> String {
+        format!("h2c://{}/push", self.provider_sim.address())
+    }
+
+    /// With a password, if it was given with one.
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
+    /// The private Postgres, if there is one.
+    pub fn postgres(&self) -> Option<&LocalPostgres> {
+        self.postgres.as_ref()
+    }
+
+    /// Lets the senders drain, then the intake and the simulator, then stops the private Postgres and removes it.
+    pub async fn stop(self, senders: Vec<Process>) {
+        let Self { mut intake, mut provider_sim, postgres, .. } = self;
+        let mut senders = senders;
+        stop_all(&mut senders, STOP_PATIENCE).await; // they need the others to finish what is in flight
+        stop_all([&mut intake, &mut provider_sim], STOP_PATIENCE).await;
+        // Blocks until the server is down.
+        let _ = tokio::task::spawn_blocking(move || drop(postgres)).await;
+    }
+}
+
+async fn database(options: &Options) -> anyhow::Result<(Option<LocalPostgres>, String)> {
+    if let Some(url) = &options.database_url {
+        return Ok((None, url.clone()));
+    }
+    let postgres = local_postgres::Options { fsync: options.fsync, settings: options.postgres_settings.clone() };
+    let postgres = tokio::task::spawn_blocking(move || LocalPostgres::start(&postgres)).await??;
+    bongsu_store::create_database(&postgres.url("postgres"), DATABASE, None).await?;
+    let url = postgres.url(DATABASE);
+    Ok((Some(postgres), url))
+}
+
+async fn start(
+    options: &Options,
+    service: &'static str,
+    name: &str,
+    args: Vec<String>,
+    database_url: Option<&str>,
+) -> anyhow::Result<Process> {
+    let log = ["--log".to_owned(), options.log_filter.clone()];
+    Process::start(process::Spec {
+        executable: &options.executable,
+        service,
+        name: name.to_owned(),
+        args: [args, log.to_vec()].concat(),
+        database_url,
+        logs: options.logs.as_deref(),
+    })
+    .await
+}
+
+fn listen(option: &str, address: SocketAddr) -> Vec<String> {
+    vec![option.to_owned(), address.to_string()]
+}

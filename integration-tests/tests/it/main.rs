@@ -1,0 +1,14 @@
+//! What Bongsu promises, seen from outside: both services, a real Postgres, and provider-sim over real HTTP. One module per
+//! promise of the design.
+
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+mod accept_once;
+mod bad_devices;
+mod nothing_lost;
+mod one_delivery;
+mod stoppable;
+mod tokens;
+mod truthful_health;

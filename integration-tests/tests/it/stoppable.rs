@@ -1,0 +1,63 @@
+//! Promise 8: cancel and expiry act on a running broadcast.
+
+use bongsu_proto::v1::create_broadcast_request::Expiry;
+use bongsu_proto::v1::{BroadcastState, CancelBroadcastRequest, CreateBroadcastRequest};
+use provider_sim::Behaviour;
+use serde_json::json;
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+use crate::world::{World, quick, to_everyone};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_in_the_middle_stops_the_calls_and_every_delivery_ends() {
+    let mut world = World::new(Behaviour { latency_ms: 50, ..Default::default() }).await;
+    world.add_sender(|config| config.in_flight = 20).await;
+    world.import_good(3_000).await;
+    let id = world.broadcast("k").await.id;
+    world.sim.accepted(100).await;
+    let cancel = CancelBroadcastRequest { broadcast_id: id };
+    world.broadcasts.cancel_broadcast(cancel).await.unwrap();
+    let status = world.finish(id).await;
+    let counts = status.counts.unwrap();
+    assert_eq!(status.state(), BroadcastState::Cancelled);
+    assert_eq!((counts.total, counts.sent + counts.cancelled), (3_000, 3_000), "{counts:?}");
+    assert!(counts.cancelled > 1_000, "most had not been called: {counts:?}");
+    let stats = world.sim.stats().await;
+    assert_eq!(counts.sent, i64::try_from(stats.accepted).unwrap(), "what was answered is recorded as answered");
+    world.broadcasts.cancel_broadcast(cancel).await.expect("again is harmless");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completed_broadcast_cannot_be_cancelled() {
+    let mut world = World::with_sender(Behaviour::default()).await;
+    world.import_good(3).await;
+    let id = world.broadcast("k").await.id;
+    world.finish(id).await;
+    let refused =
+        world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(refused.get_error_details().error_info().unwrap().reason, "BROADCAST_FINAL");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_sent_in_time_ends_expired_and_is_never_called_again() {
+    let mut world = World::with_sender(Behaviour { outage: true, ..Default::default() }).await;
+    world.add_sender(quick).await;
+    world.import_good(50).await;
+    let ttl = Expiry::Ttl(prost_types::Duration { seconds: 1, nanos: 0 });
+    // Retried for longer than it lives.
+    world.sim.behave(json!({"retry_after_s": 3600})).await;
+    let id = world.create(CreateBroadcastRequest { expiry: Some(ttl), ..to_everyone("k") }).await.id;
+    let status = world.finish(id).await;
+    let counts = status.counts.unwrap();
+    assert_eq!((status.state(), counts.expired, counts.sent), (BroadcastState::Completed, 50, 0), "{counts:?}");
+    world.sim.behave(json!({"outage": false})).await;
+    let before = world.sim.stats().await.calls;
+    let next = world.broadcast("next").await.id;
+    world.finish(next).await;
+    assert_eq!(world.sim.stats().await.calls, before + 50, "only the next broadcast was called");
+    world.stop().await;
+}

@@ -1,0 +1,308 @@
+//! A small world for one test: its own database, its own simulator, an intake and as many senders as it wants, all in this
+//! process and reached over real sockets.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bongsu_ops::local_postgres::{LocalPostgres, Options};
+use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
+use bongsu_proto::v1::delivery_service_client::DeliveryServiceClient;
+use bongsu_proto::v1::device_service_client::DeviceServiceClient;
+use bongsu_proto::v1::{
+    Audience, Broadcast, BroadcastStatus, CreateBroadcastRequest, DeviceRegistration, EveryoneAudience, ImportDevicesRequest,
+    ImportDevicesResponse, StreamStatusRequest, audience,
+};
+use bongsu_store::{Store, create_database};
+use provider_sim::{Behaviour, DeliveryRecord, Stats};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+/// The migrated database that each test gets a copy of.
+const TEMPLATE: &str = "bongsu_template";
+
+pub struct World {
+    pub database_url: String,
+    pub sim: Sim,
+    pub broadcasts: BroadcastServiceClient<Channel>,
+    pub devices: DeviceServiceClient<Channel>,
+    senders: Vec<Running>,
+    intake: Running,
+}
+
+/// A service of this process.
+pub struct Running {
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Stops it as SIGTERM would, and waits until it has ended.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+/// How a test wants its senders.
+pub fn quick(config: &mut sender_svc::Config) {
+    // The schedule of the product scaled down, so that four attempts take half a second.
+    config.retry_initial_ms = 20;
+}
+
+impl World {
+    /// Postgres, a simulator that behaves so, and an intake.
+    pub async fn new(behaviour: Behaviour) -> Self {
+        bongsu_ops::telemetry::install_crypto();
+        let database_url = fresh_database().await;
+        let sim = Sim::start(behaviour).await;
+        let intake = start_intake(&database_url).await;
+        let channel = connect(intake.address).await;
+        Self {
+            database_url,
+            sim,
+            broadcasts: BroadcastServiceClient::new(channel.clone()),
+            devices: DeviceServiceClient::new(channel),
+            senders: vec![],
+            intake,
+        }
+    }
+
+    /// As [`World::new`], with a sender of the quick schedule.
+    pub async fn with_sender(behaviour: Behaviour) -> Self {
+        let mut world = Self::new(behaviour).await;
+        world.add_sender(quick).await;
+        world
+    }
+
+    /// One more sender.
+    pub async fn add_sender(&mut self, configure: impl FnOnce(&mut sender_svc::Config)) {
+        let webhook = format!("push=h2c://{}/push", self.sim.address).parse().unwrap();
+        let mut config = sender_svc::Config::at_database(&self.database_url, webhook);
+        configure(&mut config);
+        let listeners = sender_svc::Listeners { grpc: listener().await, admin: listener().await };
+        let (address, admin) = (listeners.grpc.local_addr().unwrap(), listeners.admin.local_addr().unwrap());
+        let shutdown = CancellationToken::new();
+        let run = sender_svc::run(config, listeners, shutdown.clone());
+        let task = tokio::spawn(async move { run.await.unwrap() });
+        let running = Running { address, admin, shutdown, task };
+        ready(running.admin).await;
+        self.senders.push(running);
+    }
+
+    /// Takes the oldest sender out, for the test to stop.
+    pub fn take_sender(&mut self) -> Running {
+        self.senders.remove(0)
+    }
+
+    pub fn intake(&self) -> &Running {
+        &self.intake
+    }
+
+    /// The oldest sender's API.
+    pub async fn deliveries(&self) -> DeliveryServiceClient<Channel> {
+        DeliveryServiceClient::new(connect(self.senders[0].address).await)
+    }
+
+    /// Registers a device for each token, of a user of the same name.
+    pub async fn import<S: ToString>(&mut self, tokens: impl IntoIterator<Item = S>) -> ImportDevicesResponse {
+        let registrations: Vec<_> = tokens.into_iter().map(|t| registration(&t.to_string())).collect();
+        let messages: Vec<_> =
+            registrations.chunks(5_000).map(|c| ImportDevicesRequest { registrations: c.to_vec() }).collect();
+        let response = self.devices.import_devices(tokio_stream::iter(messages)).await.unwrap().into_inner();
+        assert_eq!(response.rejected, 0, "{:?}", response.errors);
+        response
+    }
+
+    /// `n` devices with tokens that the simulator accepts.
+    pub async fn import_good(&mut self, n: usize) {
+        self.import((0..n).map(|i| format!("good-{i}"))).await;
+    }
+
+    /// Accepts a broadcast to everyone.
+    pub async fn broadcast(&mut self, key: &str) -> Broadcast {
+        self.create(to_everyone(key)).await
+    }
+
+    pub async fn create(&mut self, request: CreateBroadcastRequest) -> Broadcast {
+        self.broadcasts.create_broadcast(request).await.unwrap().into_inner().broadcast.unwrap()
+    }
+
+    /// Follows a broadcast to its end, and returns the last status.
+    pub async fn finish(&self, id: i64) -> BroadcastStatus {
+        let mut stream = self
+            .deliveries()
+            .await
+            .stream_status(StreamStatusRequest { broadcast_id: id })
+            .await
+            .unwrap()
+            .into_inner();
+        let mut last = None;
+        while let Some(message) = stream.message().await.unwrap() {
+            last = message.status;
+        }
+        let last = last.unwrap();
+        check_sums(&last);
+        last
+    }
+
+    /// Stops everything, and checks that nothing was left running.
+    pub async fn stop(self) {
+        for sender in self.senders {
+            sender.stop().await;
+        }
+        self.intake.stop().await;
+        self.sim.shutdown.cancel();
+    }
+
+    /// The store, to look at what no API shows.
+    pub fn store(&self) -> Store {
+        Store::new(&self.database_url, 4, "test").unwrap()
+    }
+}
+
+/// Sums are equal everywhere: states add up to the total, providers to the whole.
+pub fn check_sums(status: &BroadcastStatus) {
+    let c = status.counts.as_ref().unwrap();
+    assert_eq!(c.total, c.pending + c.sent + c.dead + c.expired + c.skipped + c.cancelled, "{status:?}");
+    assert_eq!(c.dead, c.dead_unregistered + c.dead_rejected + c.dead_attempts_exhausted, "{status:?}");
+    let by_provider: i64 = status.providers.iter().map(|p| p.counts.as_ref().unwrap().total).sum();
+    assert_eq!(c.total, by_provider, "{status:?}");
+}
+
+pub fn to_everyone(key: &str) -> CreateBroadcastRequest {
+    to(key, audience::Kind::Everyone(EveryoneAudience {}))
+}
+
+pub fn to(key: &str, kind: audience::Kind) -> CreateBroadcastRequest {
+    CreateBroadcastRequest {
+        idempotency_key: key.into(),
+        title: "봉수".into(),
+        body: "불이 올랐다".into(),
+        audience: Some(Audience { kind: Some(kind) }),
+        ..Default::default()
+    }
+}
+
+pub fn registration(token: &str) -> DeviceRegistration {
+    DeviceRegistration {
+        user_id: token.into(),
+        provider: "push".into(),
+        token: token.into(),
+        ..Default::default()
+    }
+}
+
+/// A provider that can be told to misbehave.
+pub struct Sim {
+    pub address: SocketAddr,
+    http: reqwest::Client,
+    shutdown: CancellationToken,
+}
+
+impl Sim {
+    async fn start(behaviour: Behaviour) -> Self {
+        let listener = listener().await;
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let config = provider_sim::Config { behaviour, ..Default::default() };
+        tokio::spawn(provider_sim::run(config, listener, shutdown.clone()));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { address, http, shutdown }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub async fn stats(&self) -> Stats {
+        self.http.get(self.url("/stats")).send().await.unwrap().json().await.unwrap()
+    }
+
+    pub async fn behave(&self, change: serde_json::Value) {
+        let answer = self.http.patch(self.url("/behaviour")).json(&change).send().await.unwrap();
+        assert!(answer.status().is_success(), "{:?}", answer.text().await);
+    }
+
+    /// Waits until the provider has accepted so many.
+    pub async fn accepted(&self, n: u64) -> Stats {
+        let url = self.url(&format!("/wait?accepted={n}&timeout_ms=60000"));
+        let answer = self.http.get(url).send().await.unwrap();
+        assert!(answer.status().is_success(), "fewer than {n} were accepted: {:?}", self.stats().await);
+        answer.json().await.unwrap()
+    }
+
+    /// What was asked of the provider, by delivery key.
+    pub async fn records(&self) -> Vec<DeliveryRecord> {
+        let lines = self.http.get(self.url("/deliveries")).send().await.unwrap().text().await.unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
+}
+
+async fn connect(address: SocketAddr) -> Channel {
+    Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+}
+
+async fn start_intake(database_url: &str) -> Running {
+    let config = intake_svc::Config::at_database(database_url);
+    let listeners = intake_svc::Listeners { grpc: listener().await, admin: listener().await };
+    let (address, admin) = (listeners.grpc.local_addr().unwrap(), listeners.admin.local_addr().unwrap());
+    let shutdown = CancellationToken::new();
+    let run = intake_svc::run(config, listeners, shutdown.clone());
+    let task = tokio::spawn(async move { run.await.unwrap() });
+    ready(admin).await;
+    Running { address, admin, shutdown, task }
+}
+
+/// Waits until /ready says so.
+pub async fn ready(admin: SocketAddr) {
+    until("ready", async || {
+        tokio::task::spawn_blocking(move || bongsu_ops::admin::healthcheck(admin).is_ok()).await.unwrap()
+    })
+    .await;
+}
+
+/// Waits for a condition that another task or process brings about.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..3_000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}: did not come true within a minute");
+}
+
+/// A migrated database of its own, on the one cluster of this test binary.
+async fn fresh_database() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let postgres = tokio::task::spawn_blocking(postgres).await.unwrap();
+    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    create_database(&postgres.url("postgres"), &name, Some(TEMPLATE)).await.unwrap();
+    postgres.url(&name)
+}
+
+/// The cluster; it ends with this process, whichever way that ends.
+fn postgres() -> &'static LocalPostgres {
+    static POSTGRES: OnceLock<LocalPostgres> = OnceLock::new();
+    POSTGRES.get_or_init(|| {
+        let postgres = LocalPostgres::start(&Options::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            create_database(&postgres.url("postgres"), TEMPLATE, None).await.unwrap();
+            let store = Store::new(&postgres.url(TEMPLATE), 1, "test").unwrap();
+            store.migrate().await.unwrap();
+            store.close().await; // nobody may be connected to a template while it is copied
+        });
+        postgres
+    })
+}
