@@ -18,13 +18,14 @@ CREATE TYPE retire_reason AS ENUM ('requested', 'replaced', 'unregistered');
 CREATE SEQUENCE device_id_seq;
 
 -- One registration: user, provider, token, consent. shard is a hash of provider and token, so that uniqueness of a token
--- holds within a shard; a plain Postgres has the one shard 0.
+-- holds within a shard; a plain Postgres has the one shard 0. provider_id has no foreign key: it is a quarter of what an
+-- import costs, and providers are never deleted.
 CREATE TABLE device (
     id              bigint      NOT NULL DEFAULT nextval('device_id_seq'),
     registered_at   timestamptz NOT NULL DEFAULT now(),
     retired_at      timestamptz,
     shard           smallint    NOT NULL,
-    provider_id     smallint    NOT NULL REFERENCES provider,
+    provider_id     smallint    NOT NULL,
     retire_reason   retire_reason,
     enabled         boolean     NOT NULL DEFAULT true, -- consent
     user_id         text        NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 256),

@@ -59,7 +59,9 @@ async fn list(args: ListArgs, context: &Context) -> Result<(), Failure> {
     let mut table = Table::new(&broadcast_columns());
     let print = |broadcasts: Vec<v1::Broadcast>| {
         if output.json {
-            return broadcasts.iter().try_for_each(|broadcast| output.object(&BroadcastView::from(broadcast)));
+            return broadcasts
+                .iter()
+                .try_for_each(|broadcast| output.object(&BroadcastView::from(broadcast)));
         }
         output.data(&table.page(broadcasts.iter().map(broadcast_row).collect()))
     };

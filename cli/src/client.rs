@@ -24,13 +24,25 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 #[group(skip)]
 pub struct Servers {
     /// Where intake-svc is
-    #[arg(long, global = true, env = "BONGSU_INTAKE", value_name = "URL", default_value = "http://127.0.0.1:7070",
-          help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "BONGSU_INTAKE",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7070",
+        help_heading = "Global options"
+    )]
     pub intake: Address,
 
     /// Where sender-svc is
-    #[arg(long, global = true, env = "BONGSU_SENDER", value_name = "URL", default_value = "http://127.0.0.1:7080",
-          help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "BONGSU_SENDER",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7080",
+        help_heading = "Global options"
+    )]
     pub sender: Address,
 
     /// How long to wait for a connection, and for the answer to a call; streams may last longer
@@ -160,7 +172,9 @@ mod tests {
     fn addresses_are_checked_before_anything_is_sent() {
         let address: Address = "http://127.0.0.1:7070/".parse().expect("a good address");
         assert_eq!(address.to_string(), "http://127.0.0.1:7070");
-        for text in ["127.0.0.1:7070", "https://push.example", "http://host/path", "unix:/tmp/x", "http://", ""] {
+        for text in
+            ["127.0.0.1:7070", "https://push.example", "http://host/path", "unix:/tmp/x", "http://", ""]
+        {
             let error = text.parse::<Address>().expect_err(text);
             assert!(error.contains("http://127.0.0.1:7070"), "{text}: {error}");
         }

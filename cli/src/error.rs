@@ -39,10 +39,19 @@ pub enum Failure {
 }
 
 impl From<anyhow::Error> for Failure {
+    /// One of ours that went through `anyhow` on its way keeps its exit code.
     fn from(error: anyhow::Error) -> Self {
-        Self::Other(error)
+        error.downcast().unwrap_or_else(Self::Other)
     }
 }
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl Failure {
     pub fn rpc(status: Status, url: &str) -> Self {
@@ -101,7 +110,10 @@ impl Failure {
         complain(&format!("error: {}", self.message()));
         if let Some(details) = self.details() {
             for violation in details.bad_request().iter().flat_map(|bad| &bad.field_violations) {
-                complain(&format!("  {}: {}", printable(&violation.field), printable(&violation.description)));
+                let line = format!("{}: {}", printable(&violation.field), printable(&violation.description));
+                if line != self.message() {
+                    complain(&format!("  {line}"));
+                }
             }
         }
         if let Some(delay) = self.retry_delay() {
@@ -238,7 +250,10 @@ mod tests {
     fn exit_codes_are_those_of_the_help() {
         let exit = |code| Failure::rpc(Status::new(code, ""), "").exit() as u8;
         assert_eq!(exit(Code::NotFound), 3);
-        assert_eq!([exit(Code::AlreadyExists), exit(Code::FailedPrecondition), refused().exit() as u8], [4, 4, 4]);
+        assert_eq!(
+            [exit(Code::AlreadyExists), exit(Code::FailedPrecondition), refused().exit() as u8],
+            [4, 4, 4]
+        );
         assert_eq!([exit(Code::Unavailable), exit(Code::DeadlineExceeded)], [5, 5]);
         assert_eq!([exit(Code::Internal), exit(Code::ResourceExhausted)], [1, 1]);
         assert_eq!(Failure::from_stdout(io::ErrorKind::BrokenPipe.into()).exit() as u8, 0);

@@ -18,6 +18,7 @@ mod client;
 mod completions;
 mod dead_letters;
 mod deliveries;
+mod demo;
 mod dev;
 mod devices;
 mod error;
@@ -53,6 +54,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Dev(dev::Args),
     Send(send::Args),
     Status(status::Args),
@@ -95,7 +97,9 @@ pub fn main() -> ExitCode {
             runtime.shutdown_background();
             result
         }
-        Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("the runtime could not be started"))),
+        Err(error) => {
+            Err(Failure::Other(anyhow::Error::new(error).context("the runtime could not be started")))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,6 +112,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
+        Command::Demo(args) => demo::run(args, context).await,
         Command::Dev(args) => dev::run(args, context).await,
         Command::Send(args) => send::run(args, context).await,
         Command::Status(args) => status::run(args, context).await,

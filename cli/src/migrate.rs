@@ -39,7 +39,10 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
 /// Waits for the database, applies what is missing, and returns how many migrations that were.
 pub async fn migrate(database_url: &str) -> anyhow::Result<usize> {
     let store = Store::new(database_url, CONNECTIONS, "bongsu migrate")?;
-    store.wait_until_ready(PATIENCE).await.context("the database did not answer: is it running, is the URL right?")?;
+    store
+        .wait_until_ready(PATIENCE)
+        .await
+        .context("the database did not answer: is it running, is the URL right?")?;
     let applied = store.migrate().await.context("the schema could not be brought up to date")?;
     store.close().await;
     Ok(applied)

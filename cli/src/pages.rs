@@ -32,7 +32,10 @@ pub async fn walk<T>(
             return Ok(());
         }
         if left == 0 {
-            output.note(&format!("there are more than these {}: raise --limit, or give --limit 0 for all", limit.limit));
+            output.note(&format!(
+                "there are more than these {}: raise --limit, or give --limit 0 for all",
+                limit.limit
+            ));
             return Ok(());
         }
         token = next;

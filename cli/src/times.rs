@@ -9,7 +9,8 @@ const SECONDS_PER_UNIT: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 6
 
 /// Parses `1h30m`, `90s`, `2d`: whole numbers, each with its unit, each unit once and the larger ones first.
 pub fn parse_span(text: &str) -> Result<Duration, String> {
-    let expected = || format!("`{text}` is no span of time: write numbers with units d, h, m, s, such as 1h30m or 90s");
+    let expected =
+        || format!("`{text}` is no span of time: write numbers with units d, h, m, s, such as 1h30m or 90s");
     let mut seconds: u64 = 0;
     let mut units = SECONDS_PER_UNIT.iter();
     let mut rest = text.trim();
@@ -86,14 +87,18 @@ mod tests {
 
     #[test]
     fn spans_are_numbers_with_units() {
-        for (text, seconds) in [("90s", 90), ("1h30m", 5_400), ("2d", 172_800), ("1d2h3m4s", 93_784), (" 5m ", 300)] {
+        for (text, seconds) in
+            [("90s", 90), ("1h30m", 5_400), ("2d", 172_800), ("1d2h3m4s", 93_784), (" 5m ", 300)]
+        {
             assert_eq!(parse_span(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_span_is_refused_with_an_example() {
-        for text in ["", "90", "h", "1w", "30m1h", "1h1h", "-1h", "1.5h", "1h 30m", "99999999999999999999s", "9분"] {
+        for text in
+            ["", "90", "h", "1w", "30m1h", "1h1h", "-1h", "1.5h", "1h 30m", "99999999999999999999s", "9분"]
+        {
             let error = parse_span(text).expect_err(text);
             assert!(error.contains("such as 1h30m"), "{text}: {error}");
         }

@@ -34,14 +34,13 @@ impl<'a> Import<'a> {
         mut stream: Streaming<ImportDevicesRequest>,
         shutdown: &CancellationToken,
     ) -> Result<ImportDevicesResponse, Status> {
+        let mut valid = Vec::new();
         loop {
-            let message = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Err(status::draining()),
-                message = tokio::time::timeout(MAX_SILENCE, stream.message()) => message,
-            };
-            match message.map_err(|_| status::import_idle(MAX_SILENCE))?? {
-                Some(message) => self.take(message).await?,
+            // A message is read, decoded and waited for while the one before is being stored.
+            let (imported, message) = tokio::try_join!(self.store(&valid), next(&mut stream, shutdown))?;
+            self.count(&imported);
+            match message {
+                Some(message) => valid = self.check(message).await?,
                 None => break,
             }
         }
@@ -58,7 +57,12 @@ impl<'a> Import<'a> {
         Ok(report)
     }
 
-    async fn take(&mut self, message: ImportDevicesRequest) -> Result<(), Status> {
+    async fn store(&self, valid: &[Registration]) -> Result<Imported, Status> {
+        self.store.import(valid).await.map_err(|e| status::from_store(&e, "ImportDevices"))
+    }
+
+    /// The rows of a message that can be stored; the others are reported.
+    async fn check(&mut self, message: ImportDevicesRequest) -> Result<Vec<Registration>, Status> {
         let sent = message.registrations;
         if sent.len() > MAX_REGISTRATIONS {
             return Err(status::invalid_field(
@@ -75,10 +79,10 @@ impl<'a> Import<'a> {
             .knowing(sent.iter().map(|row| row.provider.as_str()))
             .await
             .map_err(|e| status::from_store(&e, "ImportDevices"))?;
-        let rows = sent.len();
-        let rejected_before = self.report.rejected;
-        let mut valid: Vec<Registration> = Vec::with_capacity(rows);
-        for (row, registration) in (self.report.rows..).zip(sent) {
+        let first_row = self.report.rows;
+        self.report.rows += sent.len() as i64;
+        let mut valid: Vec<Registration> = Vec::with_capacity(sent.len());
+        for (row, registration) in (first_row..).zip(sent) {
             let mut violations = Violations::default();
             let provider = known.id(&registration.provider);
             if provider.is_none() && !registration.provider.is_empty() {
@@ -90,11 +94,8 @@ impl<'a> Import<'a> {
                 None => self.reject(row, violations),
             }
         }
-        let imported =
-            self.store.import(&valid).await.map_err(|e| status::from_store(&e, "ImportDevices"))?;
-        self.count(rows, &imported);
-        metrics::imported(&imported, (self.report.rejected - rejected_before).unsigned_abs() as usize);
-        Ok(())
+        metrics::rejected(self.report.rows - first_row - valid.len() as i64);
+        Ok(valid)
     }
 
     fn reject(&mut self, row: i64, violations: Violations) {
@@ -106,11 +107,25 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn count(&mut self, rows: usize, imported: &Imported) {
-        self.report.rows += rows as i64;
+    fn count(&mut self, imported: &Imported) {
         self.report.created += imported.created as i64;
         self.report.refreshed += imported.refreshed as i64;
         self.report.superseded += imported.superseded as i64;
         self.report.retired += imported.retired as i64;
+        metrics::imported(imported);
+    }
+}
+
+/// The next message; None at the end of the stream.
+async fn next(
+    stream: &mut Streaming<ImportDevicesRequest>,
+    shutdown: &CancellationToken,
+) -> Result<Option<ImportDevicesRequest>, Status> {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => Err(status::draining()),
+        message = tokio::time::timeout(MAX_SILENCE, stream.message()) => {
+            message.map_err(|_| status::import_idle(MAX_SILENCE))?
+        }
     }
 }

@@ -78,16 +78,19 @@ pub(crate) fn broadcast(accepted: Accepted) {
     counter!(BROADCASTS, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn imported(imported: &Imported, rejected: usize) {
+pub(crate) fn imported(imported: &Imported) {
     let rows = [
         ("created", imported.created),
         ("refreshed", imported.refreshed),
         ("superseded", imported.superseded),
-        ("rejected", rejected),
     ];
     for (outcome, rows) in rows {
         counter!(IMPORT_ROWS, "outcome" => outcome).increment(rows as u64);
     }
+}
+
+pub(crate) fn rejected(rows: i64) {
+    counter!(IMPORT_ROWS, "outcome" => "rejected").increment(rows.unsigned_abs());
 }
 
 pub(crate) fn fan_out_page(deliveries: i64, took: Duration) {

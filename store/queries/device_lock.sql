@@ -1,26 +1,28 @@
--- The live devices that stand under one of these tokens or installations, locked in order of id.
+-- The live devices that stand under one of these tokens or installations, locked in order of id. The ids are found first
+-- and looked up as an array: as a join, this was seen to read the whole table.
+WITH found AS MATERIALIZED (
+    SELECT device.id
+    FROM unnest($2::smallint[], $3::text[]) AS wanted (provider_id, token)
+    CROSS JOIN LATERAL (
+        SELECT id FROM device
+        WHERE shard = $1 AND provider_id = wanted.provider_id AND token = wanted.token AND retired_at IS NULL
+        OFFSET 0
+    ) AS device
+    UNION
+    SELECT device.id
+    FROM unnest($4::smallint[], $5::text[]) AS wanted (provider_id, installation_id)
+    CROSS JOIN LATERAL (
+        SELECT id FROM device
+        WHERE shard = $1 AND provider_id = wanted.provider_id AND installation_id = wanted.installation_id
+          AND retired_at IS NULL
+        OFFSET 0
+    ) AS device
+)
 SELECT d.id AS "id: DeviceId", d.provider_id AS "provider_id: ProviderId", d.token, d.user_id, d.installation_id,
        d.enabled AS consent
 FROM device d
 WHERE d.shard = $1
+  AND d.id = ANY (ARRAY (SELECT id FROM found))
   AND d.retired_at IS NULL
-  AND d.id IN (
-        SELECT found.id
-        FROM unnest($2::smallint[], $3::text[]) AS wanted (provider_id, token)
-        CROSS JOIN LATERAL (
-            SELECT id FROM device
-            WHERE shard = $1 AND provider_id = wanted.provider_id AND token = wanted.token AND retired_at IS NULL
-            OFFSET 0
-        ) AS found
-        UNION
-        SELECT found.id
-        FROM unnest($4::smallint[], $5::text[]) AS wanted (provider_id, installation_id)
-        CROSS JOIN LATERAL (
-            SELECT id FROM device
-            WHERE shard = $1 AND provider_id = wanted.provider_id AND installation_id = wanted.installation_id
-              AND retired_at IS NULL
-            OFFSET 0
-        ) AS found
-  )
 ORDER BY d.id
 FOR UPDATE OF d

@@ -2,8 +2,8 @@
 //!
 //! The devices that stand under the tokens and installations of a chunk are locked in order of id; what happens to them
 //! is decided by [`plan`]; then each kind of change is one statement. Whoever registers the same token at the same
-//! moment is noticed by the unique indexes: our insert then makes fewer rows than planned, the transaction is rolled
-//! back, and the next try finds the other's device standing. Who keeps losing shuts the others out for its last try.
+//! moment is noticed by the unique indexes: our insert then fails, the transaction is rolled back, and the next try finds
+//! the other's device standing. Who keeps losing shuts the others out for its last try.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -109,49 +109,58 @@ impl Store {
         }
         for tried in 1..=SHARED_TRIES {
             match self.try_register(chunk, BEGIN_SHARED).await {
-                Ok(Some(done)) => return Ok(done),
-                Ok(None) => {}
                 Err(error) if is_race(&error) => {}
-                Err(error) => return Err(error.into()),
+                done => return Ok(done?),
             }
             let pause = rand::rng().random_range(Duration::ZERO..RETRY_PAUSE * tried);
             tokio::time::sleep(pause).await;
         }
-        let done = self.try_register(chunk, BEGIN_ALONE).await?;
-        done.ok_or_else(|| StoreError::Bug("a device was registered beside one that registers alone".into()))
+        Ok(self.try_register(chunk, BEGIN_ALONE).await?)
     }
 
-    /// One try; none where somebody else registered one of the devices meanwhile.
     async fn try_register<'a>(
         &self,
         chunk: &Chunk<'a>,
         begin: &'static str,
-    ) -> Result<Option<(Imported, Devices<'a>)>, sqlx::Error> {
+    ) -> Result<(Imported, Devices<'a>), sqlx::Error> {
         let mut tx = self.pool.begin_with(begin).await?;
-        let standing = lock_standing(&mut tx, chunk).await?;
-        let plan = plan(chunk, &standing);
-        retire(&mut tx, &plan).await?;
-        refresh(&mut tx, &plan).await?;
-        let mut devices: Devices<'a> = plan.refresh.iter().map(|(id, row)| (row.token_key(), *id)).collect();
-        if !insert(&mut tx, &plan.insert, &mut devices).await? {
-            tx.rollback().await?; // now, and not when the connection is next used: others wait for our locks
-            return Ok(None);
+        match carry_out(&mut tx, chunk).await {
+            Ok(done) => {
+                tx.commit().await?;
+                Ok(done)
+            }
+            Err(error) => {
+                // Now, and not when the connection is next used: others wait for our locks.
+                let _ = tx.rollback().await;
+                Err(error)
+            }
         }
-        inherit_topics(&mut tx, &plan, &devices).await?;
-        add_topics(&mut tx, chunk, &devices).await?;
-        tx.commit().await?;
-        let imported = Imported {
-            created: plan.insert.len(),
-            refreshed: plan.refresh.len(),
-            superseded: chunk.superseded,
-            retired: plan.retire.len(),
-        };
-        Ok(Some((imported, devices)))
     }
 }
 
-/// Whether the error only says that somebody else was at the same rows: unique_violation (an installation taken by an
-/// update), deadlock_detected, serialization_failure.
+async fn carry_out<'a>(
+    tx: &mut PgConnection,
+    chunk: &Chunk<'a>,
+) -> Result<(Imported, Devices<'a>), sqlx::Error> {
+    let standing = lock_standing(tx, chunk).await?;
+    let plan = plan(chunk, &standing);
+    retire(tx, &plan).await?;
+    refresh(tx, &plan).await?;
+    let mut devices: Devices<'a> = plan.refresh.iter().map(|(id, row)| (row.token_key(), *id)).collect();
+    insert(tx, &plan.insert, &mut devices).await?;
+    inherit_topics(tx, &plan, &devices).await?;
+    add_topics(tx, chunk, &devices).await?;
+    let imported = Imported {
+        created: plan.insert.len(),
+        refreshed: plan.refresh.len(),
+        superseded: chunk.superseded,
+        retired: plan.retire.len(),
+    };
+    Ok((imported, devices))
+}
+
+/// Whether the error only says that somebody else was at the same devices: unique_violation, deadlock_detected,
+/// serialization_failure.
 fn is_race(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("23505" | "40P01" | "40001"))
@@ -197,14 +206,14 @@ async fn refresh(tx: &mut PgConnection, plan: &Plan<'_>) -> Result<(), sqlx::Err
     Ok(())
 }
 
-/// Makes the new devices and adds them to `devices`; false where one of them stood already.
+/// Makes the new devices and adds them to `devices`.
 async fn insert<'a>(
     tx: &mut PgConnection,
     new: &[NewDevice<'a>],
     devices: &mut Devices<'a>,
-) -> Result<bool, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     if new.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     let rows = || new.iter().map(|new| new.registration);
     let providers: Vec<i16> = rows().map(|row| row.provider_id.0).collect();
@@ -223,11 +232,10 @@ async fn insert<'a>(
     )
     .fetch_all(tx)
     .await?;
-    let complete = made.len() == new.len();
     let ids: HashMap<_, _> =
         made.iter().map(|made| ((made.provider_id, made.token.as_str()), made.id)).collect();
     devices.extend(rows().filter_map(|row| Some((row.token_key(), *ids.get(&row.token_key())?))));
-    Ok(complete)
+    Ok(())
 }
 
 /// Hands the topics of replaced devices on where the user is the same, and takes them away.

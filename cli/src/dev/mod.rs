@@ -64,15 +64,15 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     };
     let (mut stack, mut senders) = started?;
 
-    let crashed = tokio::select! {
+    let lost = tokio::select! {
         () = shutdown.cancelled() => None,
-        crashed = first_to_end(&mut stack, &mut senders) => Some(crashed),
+        lost = watch(&mut stack, &mut senders, context) => Some(lost),
     };
     context.output.note("stopping");
     stack.stop(senders).await;
-    match crashed {
+    match lost {
         None => Ok(()),
-        Some(what) => Err(anyhow::anyhow!("{what} by itself; its log above says why").into()),
+        Some(what) => Err(anyhow::anyhow!("{what}; what it logged above says why").into()),
     }
 }
 
@@ -93,7 +93,9 @@ async fn start(args: Args) -> anyhow::Result<(Stack, Vec<Process>)> {
     for number in 0..args.senders {
         // Only the first can have the usual ports.
         let sender = match number {
-            0 => SenderOptions { listen: port(SENDER_PORT), admin: port(SENDER_ADMIN_PORT), args: Vec::new() },
+            0 => {
+                SenderOptions { listen: port(SENDER_PORT), admin: port(SENDER_ADMIN_PORT), args: Vec::new() }
+            }
             _ => SenderOptions::default(),
         };
         senders.push(stack.spawn_sender(sender).await?);
@@ -108,7 +110,9 @@ fn check_free(port: u16) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             bail!("127.0.0.1:{port} is in use: stop what listens there, or start this with --any-port")
         }
-        Err(error) => Err(error).with_context(|| format!("127.0.0.1:{port} cannot be listened on; try --any-port")),
+        Err(error) => {
+            Err(error).with_context(|| format!("127.0.0.1:{port} cannot be listened on; try --any-port"))
+        }
     }
 }
 
@@ -123,14 +127,28 @@ fn greet(stack: &Stack, senders: &[Process], context: &Context) -> Result<(), Fa
     context.output.either(&object, || greeting::text(stack, senders))
 }
 
-/// Waits until one of the processes has ended, and says which.
-async fn first_to_end(stack: &mut Stack, senders: &mut [Process]) -> String {
-    let end = async |process: &mut Process| {
+/// Watches the processes until nothing can be done without one that has ended, and says which. To kill a sender while
+/// another lives is a thing to try here.
+async fn watch(stack: &mut Stack, senders: &mut Vec<Process>, context: &Context) -> String {
+    loop {
+        let processes = [&mut stack.intake, &mut stack.provider_sim].into_iter().chain(senders.iter_mut());
+        let (which, what) = first_to_end(processes).await;
+        let Some(sender) = which.checked_sub(2) else { return what };
+        if senders.len() == 1 {
+            return what;
+        }
+        senders.remove(sender);
+        context.output.note(&format!("{what}; senders left: {}", senders.len()));
+    }
+}
+
+/// Waits until one of the processes has ended: its position, and what to say about it.
+async fn first_to_end<'a>(processes: impl Iterator<Item = &'a mut Process>) -> (usize, String) {
+    let end = async |(which, process): (usize, &'a mut Process)| {
         let status = process.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
-        format!("{} ended ({status})", process.name())
+        (which, format!("{} ended ({status})", process.name()))
     };
-    let processes = [&mut stack.intake, &mut stack.provider_sim].into_iter().chain(senders);
-    let mut ends: Vec<_> = processes.map(|process| Box::pin(end(process))).collect();
+    let mut ends: Vec<_> = processes.enumerate().map(|process| Box::pin(end(process))).collect();
     let first = |cx: &mut std::task::Context<'_>| {
         let first = ends.iter_mut().map(|end| end.as_mut().poll(cx)).find(Poll::is_ready);
         first.unwrap_or(Poll::Pending)

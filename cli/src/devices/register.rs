@@ -2,12 +2,11 @@
 
 use bongsu_proto::v1;
 use bongsu_proto::v1::unregister_device_request::Device;
-use serde_json::json;
 
 use super::consent::{OnOff, consent_value};
 use crate::Context;
 use crate::error::Failure;
-use crate::view::{DeviceView, device_details};
+use crate::view::{DeviceView, RegisteredView, device_details};
 
 /// Register a device, or refresh its registration
 #[derive(Debug, clap::Args)]
@@ -67,8 +66,8 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let answer = client.call("register the device", client.devices().register_device(request)).await?;
     let device = answer.device.unwrap_or_default();
     if context.output.json {
-        let view = DeviceView::whole(&device);
-        return context.output.object(&json!({ "device": view, "created": answer.created }));
+        let view = RegisteredView { device: DeviceView::whole(&device), created: answer.created };
+        return context.output.object(&view);
     }
     context.output.note(if answer.created { "a new device" } else { "a known device, refreshed" });
     context.output.data(&device_details(&device))

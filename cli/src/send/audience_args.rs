@@ -88,7 +88,9 @@ fn read_users(mut input: impl BufRead) -> anyhow::Result<Vec<String>> {
             continue;
         }
         if users.len() == MAX_USERS {
-            bail!("more than {MAX_USERS} users: send to them in parts, or subscribe their devices to a topic");
+            bail!(
+                "more than {MAX_USERS} users: send to them in parts, or subscribe their devices to a topic"
+            );
         }
         users.push(user.to_owned());
     }
@@ -109,8 +111,15 @@ mod tests {
     fn a_file_that_is_no_list_of_users_is_refused_with_the_line() {
         let long = [b"ok\n".to_vec(), vec![b'x'; 2_000]].concat();
         assert!(read_users(&long[..]).expect_err("too long").to_string().starts_with("line 2 is longer"));
-        assert!(read_users(&b"a\n\xff\n"[..]).expect_err("not text").to_string().starts_with("line 2 is not UTF-8"));
+        assert!(
+            read_users(&b"a\n\xff\n"[..])
+                .expect_err("not text")
+                .to_string()
+                .starts_with("line 2 is not UTF-8")
+        );
         let many = "u\n".repeat(MAX_USERS + 1);
-        assert!(read_users(many.as_bytes()).expect_err("too many").to_string().starts_with("more than 100000"));
+        assert!(
+            read_users(many.as_bytes()).expect_err("too many").to_string().starts_with("more than 100000")
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::status::follow;
 use crate::times::{parse_span, parse_time};
-use crate::view::{BroadcastView, audience, broadcast_details};
+use crate::view::{BroadcastView, SentView, audience, broadcast_details};
 use crate::words;
 
 mod audience_args;
@@ -137,10 +137,18 @@ async fn create(
     unreachable!("the last call returns")
 }
 
-fn print(broadcast: &v1::Broadcast, replayed: bool, validate_only: bool, output: Output) -> Result<(), Failure> {
+fn print(
+    broadcast: &v1::Broadcast,
+    replayed: bool,
+    validate_only: bool,
+    output: Output,
+) -> Result<(), Failure> {
     if output.json {
-        let view = BroadcastView::from(broadcast);
-        return output.object(&json!({ "broadcast": view, "replayed": replayed, "validate_only": validate_only }));
+        return output.object(&SentView {
+            broadcast: BroadcastView::from(broadcast),
+            replayed,
+            validate_only,
+        });
     }
     if validate_only {
         output.note("valid; nothing was stored, nothing will be sent");
@@ -151,8 +159,7 @@ fn print(broadcast: &v1::Broadcast, replayed: bool, validate_only: bool, output:
     }
     let audience = audience(broadcast.audience.as_ref());
     let state = words::word::<v1::BroadcastState>(broadcast.state).replace('_', " ");
-    output.data(&format!("broadcast {} for {audience} is {state}\n", broadcast.id))?;
-    Ok(())
+    output.data(&format!("broadcast {} for {audience} is {state}\n", broadcast.id))
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -170,7 +177,8 @@ mod tests {
     use crate::{Cli, Command};
 
     fn parsed(line: &[&str]) -> Result<v1::CreateBroadcastRequest, String> {
-        let cli = Cli::try_parse_from([&["bongsu", "send"], line].concat()).map_err(|error| error.to_string())?;
+        let cli =
+            Cli::try_parse_from([&["bongsu", "send"], line].concat()).map_err(|error| error.to_string())?;
         match cli.command {
             Command::Send(args) => request(args).map_err(|failure| failure.message()),
             other => Err(format!("{other:?}")),
@@ -188,9 +196,14 @@ mod tests {
 
     #[test]
     fn every_argument_reaches_its_field() {
-        let line = ["--topic", "a", "--topic", "b", "--title", "T", "--body", "B", "--data", "k=v", "--key", "K"];
-        let request = parsed(&[&line[..], &["--ttl", "1h", "--priority", "high"]].concat()).expect("a good line");
-        assert_eq!((request.title.as_str(), request.body.as_str(), request.idempotency_key.as_str()), ("T", "B", "K"));
+        let line =
+            ["--topic", "a", "--topic", "b", "--title", "T", "--body", "B", "--data", "k=v", "--key", "K"];
+        let request =
+            parsed(&[&line[..], &["--ttl", "1h", "--priority", "high"]].concat()).expect("a good line");
+        assert_eq!(
+            (request.title.as_str(), request.body.as_str(), request.idempotency_key.as_str()),
+            ("T", "B", "K")
+        );
         assert_eq!(request.data.into_iter().collect::<Vec<_>>(), [("k".to_owned(), "v".to_owned())]);
         assert_eq!(request.priority, v1::Priority::High as i32);
         assert_eq!(request.expiry, Some(Expiry::Ttl(prost_types::Duration { seconds: 3600, nanos: 0 })));

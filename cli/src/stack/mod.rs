@@ -169,7 +169,8 @@ async fn database(options: &Options) -> anyhow::Result<(Option<LocalPostgres>, S
     if let Some(url) = &options.database_url {
         return Ok((None, url.clone()));
     }
-    let postgres = local_postgres::Options { fsync: options.fsync, settings: options.postgres_settings.clone() };
+    let postgres =
+        local_postgres::Options { fsync: options.fsync, settings: options.postgres_settings.clone() };
     let postgres = tokio::task::spawn_blocking(move || LocalPostgres::start(&postgres)).await??;
     bongsu_store::create_database(&postgres.url("postgres"), DATABASE, None).await?;
     let url = postgres.url(DATABASE);

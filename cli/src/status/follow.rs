@@ -34,7 +34,8 @@ pub async fn follow(broadcast_id: i64, context: &Context) -> Result<(), Failure>
             Ok(status) => return display.finish(&status),
             Err(failure) => failure,
         };
-        let Some(silence) = last_status.map(|last| last.elapsed()).filter(|_| failure.is_unavailable()) else {
+        let Some(silence) = last_status.map(|last| last.elapsed()).filter(|_| failure.is_unavailable())
+        else {
             return Err(failure);
         };
         if silence > RECONNECT_PATIENCE {

@@ -30,6 +30,14 @@ pub struct BroadcastView<'a> {
     idempotency_key: &'a str,
 }
 
+/// The answer to `send`.
+#[derive(Debug, Serialize)]
+pub struct SentView<'a> {
+    pub broadcast: BroadcastView<'a>,
+    pub replayed: bool,
+    pub validate_only: bool,
+}
+
 #[derive(Debug, Default, Serialize)]
 struct AudienceView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +117,8 @@ fn audience_view(audience: Option<&v1::AudienceSummary>) -> AudienceView<'_> {
 
 /// Whom it is for, in words.
 pub fn audience(audience: Option<&v1::AudienceSummary>) -> String {
-    let plural = |count: i64, one: &str| format!("{} {one}{}", number(count), if count == 1 { "" } else { "s" });
+    let plural =
+        |count: i64, one: &str| format!("{} {one}{}", number(count), if count == 1 { "" } else { "s" });
     match audience.and_then(|audience| audience.kind.as_ref()) {
         Some(Kind::Everyone(_)) => "everyone".to_owned(),
         Some(Kind::Topics(topics)) if topics.topics.len() == 1 => format!("topic {}", topics.topics.join("")),
@@ -151,10 +160,11 @@ pub fn broadcast_row(broadcast: &v1::Broadcast) -> Vec<String> {
 pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     let counts = broadcast.counts.unwrap_or_default();
     let some = |count: i64| if count == 0 { String::new() } else { number(count) };
-    let id = if broadcast.id == 0 { String::new() } else { broadcast.id.to_string() };
+    // What was only validated has no id, and no state, creation or key to speak of either.
+    let stored = |text: String| if broadcast.id == 0 { String::new() } else { text };
     let mut rows = vec![
-        ("id", id),
-        ("state", word::<v1::BroadcastState>(broadcast.state)),
+        ("id", stored(broadcast.id.to_string())),
+        ("state", stored(word::<v1::BroadcastState>(broadcast.state))),
         ("audience", audience(broadcast.audience.as_ref())),
         ("priority", word::<v1::Priority>(broadcast.priority)),
         ("title", broadcast.title.clone()),
@@ -162,11 +172,11 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     ];
     rows.extend(broadcast.data.iter().map(|(key, value)| ("data", format!("{key}={value}"))));
     rows.extend([
-        ("created", to_the_second(broadcast.create_time.as_ref())),
+        ("created", stored(to_the_second(broadcast.create_time.as_ref()))),
         ("expires", to_the_second(broadcast.expire_time.as_ref())),
         ("settled", to_the_second(broadcast.settle_time.as_ref())),
-        ("key", broadcast.idempotency_key.clone()),
-        ("deliveries", number(counts.total)),
+        ("key", stored(broadcast.idempotency_key.clone())),
+        ("deliveries", stored(number(counts.total))),
         ("  sent", some(counts.sent)),
         ("  pending", some(counts.pending)),
         ("  dead", some(counts.dead)),

@@ -27,6 +27,13 @@ pub struct DeviceView<'a> {
     topics: Option<&'a [String]>,
 }
 
+/// The answer to `devices register`.
+#[derive(Debug, Serialize)]
+pub struct RegisteredView<'a> {
+    pub device: DeviceView<'a>,
+    pub created: bool,
+}
+
 impl<'a> DeviceView<'a> {
     /// As lists have it: without topics.
     pub fn listed(device: &'a v1::Device) -> Self {

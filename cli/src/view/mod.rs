@@ -8,11 +8,11 @@ mod delivery;
 mod device;
 mod status;
 
-pub use broadcast::{BroadcastView, audience, broadcast_columns, broadcast_details, broadcast_row};
+pub use broadcast::{BroadcastView, SentView, audience, broadcast_columns, broadcast_details, broadcast_row};
 pub use delivery::{
     DeadLetterView, DeliveryView, dead_letter_columns, dead_letter_row, delivery_columns, delivery_row,
 };
-pub use device::{DeviceView, device_columns, device_details, device_row};
+pub use device::{DeviceView, RegisteredView, device_columns, device_details, device_row};
 pub use status::{StatusView, progress_text, status_text};
 
 use crate::times;

@@ -59,7 +59,9 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
         .map(|provider| counts_row(&provider.provider, provider.counts.unwrap_or_default()))
         .collect();
     let counts = status.counts.unwrap_or_default();
-    rows.push(counts_row("(all)", counts));
+    if rows.len() != 1 {
+        rows.push(counts_row("(all)", counts));
+    }
 
     let mut text = format!("broadcast {} is {}", status.broadcast_id, state_in_words(status.state));
     text.push_str(&pace(status));
@@ -70,8 +72,11 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
         (counts.dead_rejected, "rejected"),
         (counts.dead_attempts_exhausted, "attempts exhausted"),
     ];
-    let reasons: Vec<String> =
-        reasons.iter().filter(|(n, _)| *n > 0).map(|(n, reason)| format!("{} {reason}", number(*n))).collect();
+    let reasons: Vec<String> = reasons
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, reason)| format!("{} {reason}", number(*n)))
+        .collect();
     if !reasons.is_empty() {
         let _ = write!(text, "\ndead: {}", reasons.join(", "));
         let _ = writeln!(text, "  (bongsu dead-letters list --broadcast {})", status.broadcast_id);
@@ -174,7 +179,6 @@ broadcast 7 is fanning out, 12,345/s, 4s left
 
 PROVIDER    TOTAL    SENT  PENDING  RETRYING  DEAD  EXPIRED  SKIPPED  CANCELLED
 push      100,000  60,000   39,997        12     3        0        0          0
-(all)     100,000  60,000   39,997        12     3        0        0          0
 
 dead: 2 unregistered, 1 rejected  (bongsu dead-letters list --broadcast 7)
 push asked to slow down: no calls until 2027-01-15T08:00:00Z

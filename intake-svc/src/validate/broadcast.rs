@@ -255,8 +255,7 @@ mod tests {
     fn the_encoded_notification_may_have_its_limit_and_not_a_byte_more() {
         let mut request = valid();
         request.data = [("k".to_owned(), String::new())].into();
-        let message =
-            Message { title: request.title, body: String::new(), data: request.data };
+        let message = Message { title: request.title, body: String::new(), data: request.data };
         let size = encoded_sizes(&message)[0];
         let room = size.limit - size.bytes;
         let filled = |n: usize| fields(|r| r.data = [("k".to_owned(), "v".repeat(n))].into());

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bongsu_store::{
-    Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Cancellation, Counts, DeadLetterFilter, DeadReason,
-    DeliveryFilter, DeliveryState, DeviceId, DueDelivery, Expiry, FanOut, Flush, Flushed, LeasedBatch, Message,
-    NewBroadcast, Outcome, Priority, ProviderId, ProviderKind, Registration, SenderId, Store, Verdict, Want,
+    Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Cancellation, Counts, DeadLetterFilter,
+    DeadReason, DeliveryFilter, DeliveryState, DeviceId, DueDelivery, Expiry, FanOut, Flush, Flushed,
+    LeasedBatch, Message, NewBroadcast, Outcome, Priority, ProviderId, ProviderKind, Registration, SenderId,
+    Store, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
@@ -334,7 +335,8 @@ async fn a_broadcast_completes_when_its_last_delivery_is_settled_and_its_counts_
         (1_000, 200, 200, 200, 200, 200)
     );
     assert_eq!(sql(&store, "SELECT count(*) FROM batch").await, 0);
-    let letters = store.list_dead_letters(&DeadLetterFilter { limit: 1_000, ..Default::default() }).await.unwrap();
+    let letters =
+        store.list_dead_letters(&DeadLetterFilter { limit: 1_000, ..Default::default() }).await.unwrap();
     assert_eq!(letters.len(), 200);
     assert_eq!((letters[0].reason, letters[0].code.as_str()), (DeadReason::AttemptsExhausted, "503"));
 }
@@ -392,7 +394,11 @@ async fn a_retry_is_claimed_when_it_is_due_and_not_before() {
         10,
         "delivery and batch say the same, never earlier than asked"
     );
-    sql(&store, "UPDATE batch SET next_attempt_at = now() - interval '1 hour' WHERE attempt = 2 RETURNING 1::bigint").await;
+    sql(
+        &store,
+        "UPDATE batch SET next_attempt_at = now() - interval '1 hour' WHERE attempt = 2 RETURNING 1::bigint",
+    )
+    .await;
     let again = sender.claim().await;
     assert_eq!((again.len(), again[0].attempt, again[0].failures), (1, 2, 1), "due means due, however late");
     sender.settle_all(&again, |_| Verdict::Sent).await;
@@ -472,7 +478,11 @@ async fn a_flush_whose_answer_was_lost_can_be_written_again() {
     let sender = Sender::new(&store, provider);
     let batches = sender.claim().await;
     let due = sender.read(&batches).await;
-    let flush = || Flush { outcomes: outcomes(&batches, &due, |_| Verdict::Sent), closed: batches.clone(), gone: vec![] };
+    let flush = || Flush {
+        outcomes: outcomes(&batches, &due, |_| Verdict::Sent),
+        closed: batches.clone(),
+        gone: vec![],
+    };
     assert_eq!(sender.flush(flush()).await.recorded, 10);
     assert_eq!(sender.flush(flush()).await.recorded, 0);
     assert_eq!(counts(&store, id).await.sent, 10);
@@ -507,7 +517,8 @@ async fn released_work_is_offered_again_at_once_with_nothing_charged() {
     leaving.settle_all(&leaving.claim_up_to(1).await, |_| retry(Duration::ZERO)).await;
     assert_eq!(leaving.claim().await.len(), 2);
     assert_eq!(store.control_lane(leaving.id).release().await.unwrap(), 2);
-    let mut attempts: Vec<_> = staying.claim().await.iter().map(|b| (b.attempt, b.failures, b.reclaims)).collect();
+    let mut attempts: Vec<_> =
+        staying.claim().await.iter().map(|b| (b.attempt, b.failures, b.reclaims)).collect();
     attempts.sort_unstable();
     assert_eq!(attempts, [(1, 0, 0), (2, 1, 0)]);
 }
@@ -625,13 +636,25 @@ async fn an_expired_broadcast_is_not_claimed_and_ends_expired() {
     let id = fanned_out(&store, "k").await;
     let sender = Sender::new(&store, provider);
     sender.settle_all(&sender.claim_up_to(1).await, |_| retry(HOUR)).await;
-    sql(&store, "UPDATE broadcast SET created_at = created_at - interval '2 days', expires_at = now() RETURNING id").await;
+    sql(
+        &store,
+        "UPDATE broadcast SET created_at = created_at - interval '2 days', expires_at = now() RETURNING id",
+    )
+    .await;
     assert!(sender.claim().await.is_empty());
     sweep_all(&store).await;
     let counts = counts(&store, id).await;
-    assert_eq!((state(&store, id).await, counts.expired, counts.pending()), (BroadcastState::Completed, 1_500, 0));
-    let filter =
-        DeliveryFilter { broadcast: id, states: vec![DeliveryState::Expired], provider: None, after: None, limit: 5 };
+    assert_eq!(
+        (state(&store, id).await, counts.expired, counts.pending()),
+        (BroadcastState::Completed, 1_500, 0)
+    );
+    let filter = DeliveryFilter {
+        broadcast: id,
+        states: vec![DeliveryState::Expired],
+        provider: None,
+        after: None,
+        limit: 5,
+    };
     assert_eq!(store.list_deliveries(&filter).await.unwrap().len(), 5);
 }
 

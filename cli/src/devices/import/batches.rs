@@ -117,7 +117,10 @@ mod tests {
         let header = "user_id,provider,token\n";
         let (sizes, batches) = read(format!("{header}{}", "u,p,t\nmalformed\n".repeat(12_000))).await;
         assert_eq!(sizes, [5_000, 5_000, 2_000]);
-        assert_eq!((batches.readable, batches.malformed, batches.problems.len()), (12_000, 12_000, MAX_PROBLEMS));
+        assert_eq!(
+            (batches.readable, batches.malformed, batches.problems.len()),
+            (12_000, 12_000, MAX_PROBLEMS)
+        );
         assert_eq!(batches.lines.line(11_999), Some(24_000));
         assert!(batches.failure.is_none());
     }
@@ -131,7 +134,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_read_before_a_failure_is_sent() {
-        let (sizes, batches) = read(format!("user_id,provider,token\nu,p,t\nu,p,\"{}", "x".repeat(1_000_000))).await;
+        let (sizes, batches) =
+            read(format!("user_id,provider,token\nu,p,t\nu,p,\"{}", "x".repeat(1_000_000))).await;
         assert_eq!((sizes, batches.readable), (vec![1], 1));
         assert!(batches.failure.is_some());
     }

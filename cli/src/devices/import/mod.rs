@@ -60,7 +60,9 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let format = match args.format.or_else(|| Format::of_file(&args.file)) {
         Some(format) => format,
         None if stdin => Format::Csv,
-        None => return Err(anyhow!("{} may be anything: say --format csv or jsonl", args.file.display()).into()),
+        None => {
+            return Err(anyhow!("{} may be anything: say --format csv or jsonl", args.file.display()).into());
+        }
     };
     let name = if stdin { "stdin".to_owned() } else { args.file.display().to_string() };
     let meter = Arc::new(Meter::default());
@@ -127,7 +129,12 @@ async fn show_until<T>(work: impl Future<Output = T>, mut progress: Progress, me
     }
 }
 
-fn finish(report: &Report, failure: Option<anyhow::Error>, name: &str, output: Output) -> Result<(), Failure> {
+fn finish(
+    report: &Report,
+    failure: Option<anyhow::Error>,
+    name: &str,
+    output: Output,
+) -> Result<(), Failure> {
     output.either(report, || report.text())?;
     if let Some(failure) = failure {
         let context = format!("{name} was read only in part; once that is mended, import all of it again");

@@ -87,7 +87,8 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
         if !self.problems.is_empty() {
-            let mut table = Table::new(&[("LINE", Align::Right), ("FIELD", Align::Left), ("PROBLEM", Align::Left)]);
+            let mut table =
+                Table::new(&[("LINE", Align::Right), ("FIELD", Align::Left), ("PROBLEM", Align::Left)]);
             let row = |problem: &Problem| {
                 let line = problem.line.map(|line| line.to_string()).unwrap_or_default();
                 vec![line, problem.field.clone(), problem.description.clone()]
@@ -130,8 +131,13 @@ mod tests {
         [2, 3, 5].into_iter().for_each(|line| batches.lines.push(line));
         batches.problems.push(Problem::new(4, "consent", "is `maybe`".into()));
         let error = v1::ImportError { row: 2, field: "token".into(), description: "is empty".into() };
-        let answer =
-            v1::ImportDevicesResponse { rows: 3, created: 2, rejected: 1, errors: vec![error], ..Default::default() };
+        let answer = v1::ImportDevicesResponse {
+            rows: 3,
+            created: 2,
+            rejected: 1,
+            errors: vec![error],
+            ..Default::default()
+        };
         let report = Report::of_import(&answer, &batches);
         assert_eq!(report.refused(), 2);
         let expected = "\

@@ -42,7 +42,10 @@ impl Header {
         for name in record.fields() {
             let name = String::from_utf8_lossy(name);
             let Some(column) = COLUMNS.into_iter().find(|column| *column == name) else {
-                bail!("line {line} names a column `{name}`, which is unknown: there are {}", COLUMNS.join(", "));
+                bail!(
+                    "line {line} names a column `{name}`, which is unknown: there are {}",
+                    COLUMNS.join(", ")
+                );
             };
             if columns.contains(&column) {
                 bail!("line {line} names the column `{name}` twice");
@@ -84,7 +87,10 @@ fn parse_consent(value: &str) -> Result<Option<bool>, Malformed> {
         "false" | "no" | "off" | "0" => Ok(Some(false)),
         _ => {
             let value = value.chars().take(20).collect::<String>();
-            Err(malformed("consent", format!("is `{value}`; write true or false, or nothing to leave it as it is")))
+            Err(malformed(
+                "consent",
+                format!("is `{value}`; write true or false, or nothing to leave it as it is"),
+            ))
         }
     }
 }
@@ -113,7 +119,8 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name_in_any_order() {
-        let rows = rows("\u{feff}token, user_id,provider,topics,consent,installation_id\nt,u,p,\"a; b;\",no,i\n");
+        let rows =
+            rows("\u{feff}token, user_id,provider,topics,consent,installation_id\nt,u,p,\"a; b;\",no,i\n");
         let expected = DeviceRegistration {
             user_id: "u".into(),
             provider: "p".into(),

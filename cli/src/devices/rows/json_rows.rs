@@ -33,7 +33,9 @@ pub fn read(mut input: Metered<impl BufRead>, mut take: impl FnMut(Row) -> bool)
         match read.with_context(|| format!("line {line} could not be read"))? {
             0 => break,
             MAX_ROW_BYTES if !text.ends_with(b"\n") => {
-                bail!("line {line} is longer than {MAX_ROW_BYTES} bytes: is this JSON with one object on a line?")
+                bail!(
+                    "line {line} is longer than {MAX_ROW_BYTES} bytes: is this JSON with one object on a line?"
+                )
             }
             _ => {}
         }
@@ -87,7 +89,10 @@ mod tests {
             "{\"token\":\"t2\",\"user_id\":\"가\",\"provider\":\"p\",\"installation_id\":null}"
         ));
         let first = rows[0].content.as_ref().expect("a good row");
-        assert_eq!((rows[0].line, first.consent, first.topics.as_slice()), (1, Some(false), &["a".to_owned()][..]));
+        assert_eq!(
+            (rows[0].line, first.consent, first.topics.as_slice()),
+            (1, Some(false), &["a".to_owned()][..])
+        );
         let second = rows[1].content.as_ref().expect("a good row");
         assert_eq!((rows[1].line, second.user_id.as_str(), second.consent), (3, "가", None));
     }
@@ -104,7 +109,8 @@ mod tests {
             r#"{"user_id":7,"provider":"p","token":"t"}"#,
         ];
         let rows = rows(&format!("{good}\n{}\n{good}\n", bad.join("\n")));
-        let good_lines: Vec<u64> = rows.iter().filter(|row| row.content.is_ok()).map(|row| row.line).collect();
+        let good_lines: Vec<u64> =
+            rows.iter().filter(|row| row.content.is_ok()).map(|row| row.line).collect();
         assert_eq!((rows.len(), good_lines), (8, vec![1, 8]));
     }
 

@@ -44,7 +44,8 @@ impl<R: BufRead> Records<R> {
         let line = self.line;
         let (mut text_len, mut ends_len) = (0, 0);
         loop {
-            let bytes = self.input.fill_buf().with_context(|| format!("line {} could not be read", self.line))?;
+            let bytes =
+                self.input.fill_buf().with_context(|| format!("line {} could not be read", self.line))?;
             let (text, ends) = (&mut self.text[text_len..], &mut self.ends[ends_len..]);
             let (result, read, written, ended) = self.parser.read_record(bytes, text, ends);
             self.line += newlines(&bytes[..read]);
@@ -56,13 +57,19 @@ impl<R: BufRead> Records<R> {
                 ReadRecordResult::End => return Ok(None),
                 ReadRecordResult::Record => {
                     self.input.row_done();
-                    return Ok(Some(Record { line, text: &self.text[..text_len], ends: &self.ends[..ends_len] }));
+                    return Ok(Some(Record {
+                        line,
+                        text: &self.text[..text_len],
+                        ends: &self.ends[..ends_len],
+                    }));
                 }
                 ReadRecordResult::OutputFull => bail!(
                     "the row at line {line} is longer than {MAX_ROW_BYTES} bytes: is there a quote that is not closed?"
                 ),
                 ReadRecordResult::OutputEndsFull => {
-                    bail!("the row at line {line} has more than {MAX_FIELDS} fields: is the separator a comma?")
+                    bail!(
+                        "the row at line {line} has more than {MAX_FIELDS} fields: is the separator a comma?"
+                    )
                 }
             }
         }
@@ -71,7 +78,8 @@ impl<R: BufRead> Records<R> {
     /// The parser would pass over them itself, and take them for the beginning of the record.
     fn skip_empty_lines(&mut self) -> anyhow::Result<()> {
         loop {
-            let bytes = self.input.fill_buf().with_context(|| format!("line {} could not be read", self.line))?;
+            let bytes =
+                self.input.fill_buf().with_context(|| format!("line {} could not be read", self.line))?;
             let empty = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
             if empty == 0 {
                 return Ok(());
