@@ -52,7 +52,8 @@ expect() {
 compose version
 remove
 say 'building the images'
-compose --profile tools build >"$log" 2>&1 || { tail -n 60 "$log" >&2; fail 'the build'; }
+# In a subshell, so that what an interruption has to say does not go into the log.
+(compose --profile tools build) >"$log" 2>&1 || { tail -n 60 "$log" >&2; fail 'the build'; }
 say 'starting'
 compose up --detach --wait --wait-timeout 120
 

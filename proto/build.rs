@@ -2,8 +2,7 @@
 
 use prost::Message;
 
-const PROTOS: [&str; 3] =
-    ["bongsu/v1/broadcast.proto", "bongsu/v1/device.proto", "bongsu/v1/delivery.proto"];
+const PROTOS: [&str; 3] = ["bongsu/v1/broadcast.proto", "bongsu/v1/device.proto", "bongsu/v1/delivery.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in PROTOS {

@@ -83,6 +83,10 @@ impl Failure {
         match self {
             Self::Rpc { status, url } if from_server(status) => match status.message() {
                 "" => format!("{url} answered {}", status.code()),
+                // The words of tonic for an answer that is HTTP and not gRPC.
+                other if other.starts_with("grpc-status header missing") => {
+                    format!("what listens at {url} does not speak gRPC ({other}): is it the right port?")
+                }
                 message => printable(message),
             },
             Self::Rpc { status, url } => format!("the call to {url} broke: {}", broken_because(status)),
@@ -149,6 +153,7 @@ impl Failure {
     /// The gRPC code as a word, also of what never came to a call.
     fn code(&self) -> &'static str {
         match self {
+            Self::Rpc { status, .. } if !from_server(status) => code_word(Code::Unavailable),
             Self::Rpc { status, .. } => code_word(status.code()),
             Self::Unreachable { .. } => "unavailable",
             Self::TimedOut { .. } => "deadline_exceeded",
@@ -163,6 +168,8 @@ impl Failure {
 
     fn exit(&self) -> Exit {
         match self {
+            // Broken on the way, whatever code tonic makes of that.
+            Self::Rpc { status, .. } if !from_server(status) => Exit::Unavailable,
             Self::Rpc { status, .. } => match status.code() {
                 Code::NotFound => Exit::NotFound,
                 Code::InvalidArgument | Code::FailedPrecondition | Code::AlreadyExists => Exit::Refused,

@@ -9,7 +9,6 @@ use crate::server::{self, Listeners};
 /// What the binary is asked to do; without a command it serves.
 #[derive(clap::Args, Debug, Clone)]
 #[group(skip)]
-#[command(args_conflicts_with_subcommands = false)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

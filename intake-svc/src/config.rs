@@ -25,7 +25,8 @@ pub struct Config {
     pub listen: SocketAddr,
 
     /// Address to serve /live, /ready and /metrics on
-    #[arg(long, env = "BONGSU_INTAKE_ADMIN_LISTEN", value_name = "ADDR", default_value_t = DEFAULT_ADMIN_LISTEN)]
+    // Global, so that `healthcheck` takes it too.
+    #[arg(long, global = true, env = "BONGSU_INTAKE_ADMIN_LISTEN", value_name = "ADDR", default_value_t = DEFAULT_ADMIN_LISTEN)]
     pub admin_listen: SocketAddr,
 
     /// Where Postgres is: postgres://user:password@host:5432/database (better given in the environment: a command line

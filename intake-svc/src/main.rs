@@ -1,5 +1,7 @@
 //! `intake-svc`: the intake alone, for images. The same program is in `bongsu` as a hidden subcommand.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 #[global_allocator]
@@ -13,6 +15,12 @@ struct Main {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    Main::parse().cli.execute().await
+async fn main() -> ExitCode {
+    match Main::parse().cli.execute().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}"); // without the backtrace that RUST_BACKTRACE adds to Debug
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -60,7 +60,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     tracing::info!(%admin_address, "admin port listens");
 
     tokio::select! {
-        prepared = prepare(&store, &config) => prepared?,
+        prepared = store.prepare(config.database_patience(), config.migrate) => prepared?,
         () = shutdown.cancelled() => return Ok(()),
     }
     let watched = store.clone();
@@ -89,24 +89,6 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     admin_shutdown.cancel();
     admin.await.context("admin port")?.context("admin port")?;
     tracing::info!("stopped");
-    Ok(())
-}
-
-/// Waits for Postgres and makes sure that its schema is ours.
-async fn prepare(store: &Store, config: &Config) -> anyhow::Result<()> {
-    store.wait_until_ready(config.database_patience()).await.with_context(|| {
-        format!(
-            "Postgres did not answer within {} s: is --database-url (BONGSU_DATABASE_URL) right, and is it running? \
-             --database-patience-s (BONGSU_DATABASE_PATIENCE_S) waits longer",
-            config.database_patience_s
-        )
-    })?;
-    if config.migrate {
-        let applied = store.migrate().await.context("the schema could not be brought up to date")?;
-        tracing::info!(migrations = applied, "schema is up to date");
-    } else {
-        store.check_schema().await?;
-    }
     Ok(())
 }
 

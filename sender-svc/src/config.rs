@@ -16,6 +16,9 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7081);
 /// A lease is renewed this many times before calls under it have to stop.
 const RENEWALS: u32 = 2;
+/// Leases are renewed every fifth of their length, but never more seldom than this: it is also how long a sender leaves
+/// others' work alone after Postgres was away.
+const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(4);
 
 /// Configuration of one sender.
 // No argument group: it would be called `Config` and clash with every other `Config` flattened into one command.
@@ -217,8 +220,7 @@ impl Config {
                  BONGSU_CALL_TIMEOUT_MS): give it at least {}",
                 self.lease_ms,
                 self.call_timeout_ms,
-                // lease = timeout + margin + RENEWALS * lease / 5, solved for the lease
-                (self.call_timeout() + LEASE_MARGIN).as_millis() * 5 / u128::from(5 - RENEWALS) + 1,
+                least_lease(self.call_timeout() + LEASE_MARGIN).as_millis() + 1,
             ));
         }
     }
@@ -232,7 +234,7 @@ impl Config {
     }
 
     fn renew_every(&self) -> Duration {
-        self.lease() / 5
+        (self.lease() / 5).min(RENEW_AT_LEAST_EVERY)
     }
 
     pub(crate) fn database_patience(&self) -> Duration {
@@ -262,6 +264,12 @@ impl Config {
     }
 }
 
+/// The shortest lease that leaves `call` and the renewals: lease = call + RENEWALS × min(lease ÷ 5, the longest interval),
+/// solved for the lease.
+fn least_lease(call: Duration) -> Duration {
+    (call * 5 / (5 - RENEWALS)).min(call + RENEW_AT_LEAST_EVERY * RENEWALS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,15 +286,18 @@ mod tests {
 
     #[test]
     fn a_lease_shorter_than_a_call_refuses_to_start_and_the_length_it_names_is_enough() {
-        let mut config = config();
-        config.lease_ms = config.call_timeout_ms;
-        let error = config.validate().expect_err("too short").to_string();
-        assert!(error.contains("--lease-ms"), "{error}");
-        let enough = error.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a number at the end");
-        config.lease_ms = enough;
-        assert!(config.validate().is_ok());
-        config.lease_ms = enough - 2;
-        assert!(config.validate().is_err());
+        for call_timeout_ms in [500, 10_000, 60_000] {
+            let mut config = config();
+            config.call_timeout_ms = call_timeout_ms;
+            config.lease_ms = 2_000.max(call_timeout_ms);
+            let error = config.validate().expect_err("too short").to_string();
+            assert!(error.contains("--lease-ms"), "{error}");
+            let enough = error.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a number at the end");
+            config.lease_ms = enough;
+            assert!(config.validate().is_ok(), "{call_timeout_ms}: {enough}");
+            config.lease_ms = enough - 2;
+            assert!(config.validate().is_err(), "{call_timeout_ms}: {enough}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
--- Locks the batches of a flush, in order of id like every statement that takes several, and says which are still the
--- sender's: owner and epoch decide, not the expiry, since an owner that nobody has replaced keeps its batch in fact.
-SELECT b.id AS "id: BatchId", coalesce(b.lease_owner = $2 AND b.lease_epoch = f.epoch, false) AS "owned!"
-FROM unnest($3::bigint[], $4::bigint[]) AS f(id, epoch)
-JOIN batch b ON b.shard = $1 AND b.id = f.id
-ORDER BY b.id
-FOR UPDATE OF b
+-- Locks the batches of a flush, in order of id like every statement that takes several, and says whose they are. Owner and
+-- epoch decide, not the expiry: an owner that nobody has replaced keeps its batch in fact.
+SELECT id AS "id: BatchId", lease_epoch AS epoch, coalesce(lease_owner = $2, false) AS "mine!"
+FROM batch
+WHERE shard = $1 AND id = ANY($3::bigint[])
+ORDER BY id
+FOR UPDATE

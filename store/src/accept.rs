@@ -1,12 +1,16 @@
 //! Accepting broadcasts: once per idempotency key, all or nothing.
 
+use std::collections::BTreeMap;
+
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::broadcast::*;
+use crate::broadcast_read::BroadcastRow;
 use crate::connect::Store;
-use crate::error::{Result, StoreError};
+use crate::counts::Counts;
+use crate::error::Result;
 use crate::fan_out::{self, Page};
 use crate::ids::{BroadcastId, DeviceId, ProviderId};
 
@@ -26,18 +30,13 @@ impl Store {
             }
             other => other?,
         };
-        match inserted {
-            Inserted::Stored { id, settled } => {
-                if settled {
-                    self.complete(&[id]).await?;
-                }
-                Ok(Acceptance::New(Box::new(self.stored(id).await?)))
-            }
-            // A second statement, with a snapshot of its own: the winner of a race is visible now.
-            Inserted::Nothing => match self.existing(new).await? {
-                Some(found) => Ok(found),
-                None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
-            },
+        if let Some(stored) = inserted {
+            return Ok(Acceptance::New(Box::new(stored)));
+        }
+        // A second statement, with a snapshot of its own: the winner of a race is visible now.
+        match self.existing(new).await? {
+            Some(found) => Ok(found),
+            None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
         }
     }
 
@@ -58,49 +57,54 @@ impl Store {
         Ok(Check::WouldAccept { now, expires_at })
     }
 
-    async fn insert(&self, new: &NewBroadcast) -> Result<Inserted> {
+    /// None where the key stands already, or the expiry is out of range.
+    async fn insert(&self, new: &NewBroadcast) -> Result<Option<Broadcast>> {
         let listed = new.audience.listed();
-        let at_once = (1..=FAN_OUT_AT_ONCE_IDS).contains(&listed);
-        let mut tx = self.pool.begin().await?;
-        let state = if at_once { BroadcastState::Delivering } else { BroadcastState::Accepted };
-        let Some(id) = insert_broadcast(&mut tx, new, state).await? else {
-            return Ok(Inserted::Nothing);
-        };
-        if listed > 0 {
-            insert_audience(&mut tx, id, &new.audience).await?;
+        if listed == 0 {
+            // One statement is a transaction of its own.
+            let row =
+                insert_broadcast(&mut *self.pool.acquire().await?, new, BroadcastState::Accepted).await?;
+            return Ok(row.map(|row| row.with_counts(Counts::default())));
         }
-        let mut deliveries = 0;
+        let at_once = listed <= FAN_OUT_AT_ONCE_IDS;
+        let state = if at_once { BroadcastState::Delivering } else { BroadcastState::Accepted };
+        let mut tx = self.pool.begin().await?;
+        let Some(row) = insert_broadcast(&mut tx, new, state).await? else { return Ok(None) };
+        insert_audience(&mut tx, row.id, &new.audience).await?;
+        let mut counts = Counts::default();
         if at_once {
             let providers = sqlx::query_scalar!(r#"SELECT id AS "id: ProviderId" FROM provider ORDER BY id"#)
                 .fetch_all(&mut *tx)
                 .await?;
             for provider in providers {
-                let page = Page::of_small_audience(id, &new.audience, provider, new.priority);
-                deliveries += page.insert(&mut tx).await?.deliveries;
+                let page = Page::of_small_audience(row.id, row.audience, provider, new.priority);
+                counts.total += page.insert(&mut tx).await?.deliveries;
             }
         }
         tx.commit().await?;
-        Ok(Inserted::Stored { id, settled: at_once && deliveries == 0 })
+        if at_once && counts.total == 0 {
+            // Nobody of the list has a device: nothing is left to do.
+            self.complete(&[row.id]).await?;
+            return self.broadcast(row.id).await;
+        }
+        Ok(Some(row.with_counts(counts)))
     }
 
     /// What the key stands for, if anything.
     async fn existing(&self, new: &NewBroadcast) -> Result<Option<Acceptance>> {
-        let found = sqlx::query_file!("queries/broadcast_by_key.sql", new.client_id, new.idempotency_key)
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(match found {
-            None => None,
-            Some(row) if row.request_hash == new.request_hash => {
-                Some(Acceptance::Replayed(Box::new(self.stored(row.id).await?)))
-            }
-            Some(row) => Some(Acceptance::KeyReused(row.id)),
-        })
-    }
-
-    async fn stored(&self, id: BroadcastId) -> Result<Broadcast> {
-        self.broadcast(id)
-            .await?
-            .ok_or_else(|| StoreError::Bug(format!("broadcast {id} vanished while it was being read")))
+        let row = sqlx::query_file_as!(
+            BroadcastRow,
+            "queries/broadcast_by_key.sql",
+            new.client_id,
+            new.idempotency_key
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        if row.request_hash != new.request_hash {
+            return Ok(Some(Acceptance::KeyReused(row.id)));
+        }
+        Ok(Some(Acceptance::Replayed(Box::new(self.with_counts(row).await?))))
     }
 
     /// The database's clock.
@@ -109,18 +113,11 @@ impl Store {
     }
 }
 
-enum Inserted {
-    /// `settled`: an explicit audience in which nobody has a device, so nothing is left to do.
-    Stored { id: BroadcastId, settled: bool },
-    /// The key stands already, or the expiry is out of range.
-    Nothing,
-}
-
 async fn insert_broadcast(
     tx: &mut PgConnection,
     new: &NewBroadcast,
     state: BroadcastState,
-) -> Result<Option<BroadcastId>> {
+) -> Result<Option<BroadcastRow>> {
     let (kind, topics): (_, &[String]) = match &new.audience {
         Audience::Everyone => (AudienceKind::Everyone, &[]),
         Audience::Topics(topics) => (AudienceKind::Topics, topics),
@@ -132,7 +129,8 @@ async fn insert_broadcast(
         Expiry::At(moment) => (None, Some(moment)),
     };
     let (least, most) = EXPIRY_RANGE;
-    let id = sqlx::query_file_scalar!(
+    Ok(sqlx::query_file_as!(
+        BroadcastRow,
         "queries/broadcast_insert.sql",
         new.client_id,
         new.idempotency_key,
@@ -151,8 +149,7 @@ async fn insert_broadcast(
         most.as_secs_f64(),
     )
     .fetch_optional(tx)
-    .await?;
-    Ok(id)
+    .await?)
 }
 
 async fn insert_audience(tx: &mut PgConnection, id: BroadcastId, audience: &Audience) -> Result<()> {

@@ -17,9 +17,15 @@ impl Store {
         let row = sqlx::query_file_as!(BroadcastRow, "queries/broadcast_get.sql", id.0)
             .fetch_optional(&self.pool)
             .await?;
-        let Some(row) = row else { return Ok(None) };
-        let counts = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
-        Ok(Some(row.with_counts(counts.into_iter().map(|c| c.counts).sum())))
+        match row {
+            Some(row) => Ok(Some(self.with_counts(row).await?)),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn with_counts(&self, row: BroadcastRow) -> Result<Broadcast> {
+        let counts = self.provider_counts(&[row.id]).await?.remove(&row.id).unwrap_or_default();
+        Ok(row.with_counts(counts.into_iter().map(|c| c.counts).sum()))
     }
 
     /// Broadcasts, newest first.
@@ -97,24 +103,26 @@ impl Store {
     }
 }
 
-struct BroadcastRow {
-    id: BroadcastId,
-    idempotency_key: String,
-    title: String,
-    body: String,
-    data: Json<BTreeMap<String, String>>,
-    priority: Priority,
-    audience: AudienceKind,
-    topics: Vec<String>,
-    listed: i32,
-    state: BroadcastState,
-    created_at: OffsetDateTime,
-    expires_at: OffsetDateTime,
-    settled_at: Option<OffsetDateTime>,
+/// A row of broadcast, as all four statements that read it return it.
+pub(crate) struct BroadcastRow {
+    pub id: BroadcastId,
+    pub idempotency_key: String,
+    pub title: String,
+    pub body: String,
+    pub data: Json<BTreeMap<String, String>>,
+    pub priority: Priority,
+    pub audience: AudienceKind,
+    pub topics: Vec<String>,
+    pub listed: i32,
+    pub state: BroadcastState,
+    pub created_at: OffsetDateTime,
+    pub expires_at: OffsetDateTime,
+    pub settled_at: Option<OffsetDateTime>,
+    pub request_hash: Vec<u8>,
 }
 
 impl BroadcastRow {
-    fn with_counts(self, counts: Counts) -> Broadcast {
+    pub fn with_counts(self, counts: Counts) -> Broadcast {
         Broadcast {
             id: self.id,
             idempotency_key: self.idempotency_key,

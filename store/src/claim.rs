@@ -84,13 +84,13 @@ impl Store {
 }
 
 impl ClaimLane {
-    /// Leases ready work for `lease`; with `reclaim` also what others' leases ran out of. What is returned has been
-    /// committed.
+    /// Leases ready work for `lease`. With `reclaim` also that of leases which ran out, unless Postgres started less than
+    /// that long ago. What is returned has been committed.
     pub async fn claim(
         &mut self,
         wants: &[Want],
         lease: Duration,
-        reclaim: bool,
+        reclaim: Option<Duration>,
     ) -> Result<Vec<LeasedBatch>> {
         let providers: Vec<i16> = wants.iter().map(|w| w.provider.0).collect();
         let batches: Vec<i32> = wants.iter().map(|w| w.batches).collect();
@@ -109,7 +109,7 @@ impl ClaimLane {
                     &floors,
                     owner,
                     lease.as_secs_f64(),
-                    reclaim
+                    reclaim.map(|up| up.as_secs_f64())
                 )
                 .fetch_all(connection)
                 .await?)

@@ -16,6 +16,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a caller waits for a connection of the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Connections of the pool that are kept open.
+const WARM_CONNECTIONS: u32 = 4;
 /// How long the client waits for any answer on a lane: longer than the server's own limits, for a server that is gone.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -51,6 +53,8 @@ impl Store {
         let options = with_settings(options, &[]);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
+            // Some are open before they are needed: opening one costs more than most calls.
+            .min_connections(connections.min(WARM_CONNECTIONS))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.clone());
         Ok(Self { pool, options })
@@ -91,7 +95,7 @@ impl Store {
     }
 
     /// The pool, for tests that look at what no API shows.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub fn test_pool(&self) -> &PgPool {
         &self.pool
     }

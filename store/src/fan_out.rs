@@ -5,7 +5,7 @@
 
 use sqlx::PgConnection;
 
-use crate::broadcast::{Audience, AudienceKind, BroadcastState, Priority};
+use crate::broadcast::{AudienceKind, BroadcastState, Priority};
 use crate::connect::Store;
 use crate::error::{Result, StoreError};
 use crate::ids::{BroadcastId, ProviderId, SHARD, Shard};
@@ -108,16 +108,10 @@ impl Page {
     /// The whole of an explicit list that has one row.
     pub(crate) fn of_small_audience(
         broadcast: BroadcastId,
-        audience: &Audience,
+        kind: AudienceKind,
         provider: ProviderId,
         priority: Priority,
     ) -> Self {
-        let kind = match audience {
-            Audience::Everyone => AudienceKind::Everyone,
-            Audience::Topics(_) => AudienceKind::Topics,
-            Audience::Users(_) => AudienceKind::Users,
-            Audience::Devices(_) => AudienceKind::Devices,
-        };
         Self {
             broadcast,
             kind,

@@ -23,6 +23,8 @@ mod migrate;
 mod payload;
 mod provider;
 mod sweep;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod topic;
 
 pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};

@@ -122,7 +122,10 @@ impl Display {
         }
         let counts = status.counts.unwrap_or_default();
         let settled = counts.total - counts.pending;
-        let line = format!("{} of {} {}", number(settled), number(counts.total), progress_text(status));
+        let mut line = progress_text(status);
+        if counts.total > 0 {
+            line = format!("{} of {}: {line}", number(settled), number(counts.total));
+        }
         self.waiting = line != self.line && self.progress.next_line().is_some();
         if line != self.line && !self.waiting {
             self.progress.show(unsigned(settled), unsigned(counts.total), &line);

@@ -1,17 +1,15 @@
-//! One private Postgres for the whole binary; a database and a running intake for each test.
+//! A database and a running intake for each test.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use bongsu_ops::local_postgres::{LocalPostgres, Options};
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
 use bongsu_proto::v1::{
     Audience, CreateBroadcastRequest, Device, DeviceRegistration, EveryoneAudience, RegisterDeviceRequest,
     RegisterDeviceResponse, audience,
 };
-use bongsu_store::{ProviderKind, Store, create_database};
+use bongsu_store::testing::fresh_database;
+use bongsu_store::{ProviderKind, Store};
 use intake_svc::{Config, Listeners};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -20,8 +18,6 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// The migrated database that each test gets a copy of.
-const TEMPLATE: &str = "bongsu_template";
 /// The provider that every test has.
 pub const PROVIDER: &str = "hook";
 
@@ -49,7 +45,7 @@ pub async fn start() -> Intake {
 
 /// The same with other settings.
 pub async fn start_with(change: impl FnOnce(&mut Config)) -> Intake {
-    let url = database().await;
+    let url = fresh_database().await;
     let store = Store::new(&url, 4, "test").expect("a valid URL");
     let provider = store.register_provider(PROVIDER, ProviderKind::Webhook).await;
     provider.expect("registers").expect("a new name");
@@ -129,37 +125,4 @@ pub fn fields(status: &Status) -> Vec<String> {
 
 async fn any_port() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.expect("a free port")
-}
-
-/// The URL of a fresh database with the schema.
-async fn database() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let postgres = postgres();
-    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    create_database(&postgres.url("postgres"), &name, Some(TEMPLATE)).await.expect("a copy of the template");
-    postgres.url(&name)
-}
-
-/// The cluster; it ends with this process, whichever way that ends.
-fn postgres() -> &'static LocalPostgres {
-    static POSTGRES: OnceLock<LocalPostgres> = OnceLock::new();
-    POSTGRES.get_or_init(|| {
-        // A thread of its own: the caller's may be one of a runtime, which must not block on another.
-        std::thread::spawn(|| {
-            let postgres = LocalPostgres::start(&Options::default()).expect("a private PostgreSQL");
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(make_template(&postgres));
-            postgres
-        })
-        .join()
-        .expect("the cluster starts")
-    })
-}
-
-async fn make_template(postgres: &LocalPostgres) {
-    create_database(&postgres.url("postgres"), TEMPLATE, None).await.expect("an empty database");
-    let store = Store::new(&postgres.url(TEMPLATE), 1, "test").expect("a valid URL");
-    store.migrate().await.expect("the migrations apply");
-    store.close().await; // nobody may be connected to a template while it is copied
 }

@@ -1,6 +1,5 @@
 //! What the intake promises over gRPC: a real server on a real Postgres.
 
-mod bench_tmp;
 mod broadcasts;
 mod devices;
 mod harness;

@@ -9,7 +9,8 @@ use crate::world::World;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_devices_become_dead_letters_with_their_cause_and_all_others_are_sent() {
     let mut world = World::with_sender(Behaviour { transient: 0.2, seed: 7, ..Default::default() }).await;
-    let tokens = ["expired", "failing", "rejected", "good"].map(|kind| (0..25).map(move |i| format!("{kind}-{i}")));
+    let tokens =
+        ["expired", "failing", "rejected", "good"].map(|kind| (0..25).map(move |i| format!("{kind}-{i}")));
     world.import(tokens.into_iter().flatten()).await;
     let id = world.broadcast("k").await.id;
     let counts = world.finish(id).await.counts.unwrap();
@@ -22,13 +23,16 @@ async fn bad_devices_become_dead_letters_with_their_cause_and_all_others_are_sen
 
     let mut deliveries = world.deliveries().await;
     let mut list = async |reasons: Vec<i32>, code: &str| {
-        let request = ListDeadLettersRequest { broadcast_id: id, reasons, code: code.into(), ..Default::default() };
+        let request =
+            ListDeadLettersRequest { broadcast_id: id, reasons, code: code.into(), ..Default::default() };
         deliveries.list_dead_letters(request).await.unwrap().into_inner().dead_letters
     };
     assert_eq!(list(vec![], "").await.len(), 75);
     let exhausted = list(vec![DeadReason::AttemptsExhausted.into()], "").await;
     assert_eq!(exhausted.len(), 25);
-    assert!(exhausted.iter().all(|l| l.attempts == 4 && l.code == "503" && l.user_id.starts_with("failing-")));
+    assert!(
+        exhausted.iter().all(|l| l.attempts == 4 && l.code == "503" && l.user_id.starts_with("failing-"))
+    );
     let rejected = list(vec![], "400").await;
     assert!(rejected.iter().all(|l| l.attempts == 1 && !l.detail.is_empty()), "{rejected:?}");
     assert_eq!(rejected.len(), 25);

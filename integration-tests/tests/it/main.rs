@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod processes;
 mod world;
 
 mod accept_once;
 mod bad_devices;
+mod demo;
+mod killed;
 mod nothing_lost;
 mod one_delivery;
 mod stoppable;

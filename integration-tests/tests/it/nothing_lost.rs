@@ -59,7 +59,8 @@ async fn a_status_stream_of_an_unknown_broadcast_is_not_found_and_one_at_a_drain
     world.sim.behave(json!({"hang": true})).await;
     world.import_good(1).await;
     let id = world.broadcast("k").await.id;
-    let mut stream = deliveries.stream_status(StreamStatusRequest { broadcast_id: id }).await.unwrap().into_inner();
+    let mut stream =
+        deliveries.stream_status(StreamStatusRequest { broadcast_id: id }).await.unwrap().into_inner();
     stream.message().await.unwrap().unwrap();
     let leaving = world.take_sender();
     world.sim.behave(json!({"hang": false})).await;

@@ -24,7 +24,11 @@ async fn cancelling_in_the_middle_stops_the_calls_and_every_delivery_ends() {
     assert_eq!((counts.total, counts.sent + counts.cancelled), (3_000, 3_000), "{counts:?}");
     assert!(counts.cancelled > 1_000, "most had not been called: {counts:?}");
     let stats = world.sim.stats().await;
-    assert_eq!(counts.sent, i64::try_from(stats.accepted).unwrap(), "what was answered is recorded as answered");
+    assert_eq!(
+        counts.sent,
+        i64::try_from(stats.accepted).unwrap(),
+        "what was answered is recorded as answered"
+    );
     world.broadcasts.cancel_broadcast(cancel).await.expect("again is harmless");
     world.stop().await;
 }
@@ -53,7 +57,11 @@ async fn what_is_not_sent_in_time_ends_expired_and_is_never_called_again() {
     let id = world.create(CreateBroadcastRequest { expiry: Some(ttl), ..to_everyone("k") }).await.id;
     let status = world.finish(id).await;
     let counts = status.counts.unwrap();
-    assert_eq!((status.state(), counts.expired, counts.sent), (BroadcastState::Completed, 50, 0), "{counts:?}");
+    assert_eq!(
+        (status.state(), counts.expired, counts.sent),
+        (BroadcastState::Completed, 50, 0),
+        "{counts:?}"
+    );
     world.sim.behave(json!({"outage": false})).await;
     let before = world.sim.stats().await.calls;
     let next = world.broadcast("next").await.id;

@@ -19,7 +19,8 @@ async fn a_token_that_is_gone_is_retired_and_not_called_by_the_next_broadcast() 
     let id = world.broadcast("one").await.id;
     world.finish(id).await;
     assert_eq!(live_users(&mut world).await, ["good-1"]);
-    let request = ListDevicesRequest { include_retired: true, user_id: "expired-1".into(), ..Default::default() };
+    let request =
+        ListDevicesRequest { include_retired: true, user_id: "expired-1".into(), ..Default::default() };
     let device = world.devices.list_devices(request).await.unwrap().into_inner().devices.remove(0);
     assert_eq!(device.retire_reason(), RetireReason::Unregistered);
     let next = world.broadcast("two").await.id;

@@ -36,9 +36,9 @@ async fn metrics_of_both_services_are_served() {
     world.finish(id).await;
     let sender = world.take_sender();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let text = http.get(format!("http://{}/metrics", sender.admin)).send().await.unwrap().text().await.unwrap();
+    let text =
+        http.get(format!("http://{}/metrics", sender.admin)).send().await.unwrap().text().await.unwrap();
     assert!(text.contains("bongsu_sender_calls_total"), "{text}");
     sender.stop().await;
     world.stop().await;
 }
-

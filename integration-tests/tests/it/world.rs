@@ -2,27 +2,22 @@
 //! process and reached over real sockets.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bongsu_ops::local_postgres::{LocalPostgres, Options};
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::delivery_service_client::DeliveryServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
 use bongsu_proto::v1::{
-    Audience, Broadcast, BroadcastStatus, CreateBroadcastRequest, DeviceRegistration, EveryoneAudience, ImportDevicesRequest,
-    ImportDevicesResponse, StreamStatusRequest, audience,
+    Audience, Broadcast, BroadcastStatus, CreateBroadcastRequest, DeviceRegistration, EveryoneAudience,
+    ImportDevicesRequest, ImportDevicesResponse, StreamStatusRequest, audience,
 };
-use bongsu_store::{Store, create_database};
-use provider_sim::{Behaviour, DeliveryRecord, Stats};
+use bongsu_store::Store;
+use bongsu_store::testing::fresh_database;
+use provider_sim::{Behaviour, Stats};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
-
-/// The migrated database that each test gets a copy of.
-const TEMPLATE: &str = "bongsu_template";
 
 pub struct World {
     pub database_url: String,
@@ -100,17 +95,16 @@ impl World {
         self.senders.remove(0)
     }
 
-    pub fn intake(&self) -> &Running {
-        &self.intake
-    }
-
     /// The oldest sender's API.
     pub async fn deliveries(&self) -> DeliveryServiceClient<Channel> {
         DeliveryServiceClient::new(connect(self.senders[0].address).await)
     }
 
     /// Registers a device for each token, of a user of the same name.
-    pub async fn import<S: ToString>(&mut self, tokens: impl IntoIterator<Item = S>) -> ImportDevicesResponse {
+    pub async fn import<S: ToString>(
+        &mut self,
+        tokens: impl IntoIterator<Item = S>,
+    ) -> ImportDevicesResponse {
         let registrations: Vec<_> = tokens.into_iter().map(|t| registration(&t.to_string())).collect();
         let messages: Vec<_> =
             registrations.chunks(5_000).map(|c| ImportDevicesRequest { registrations: c.to_vec() }).collect();
@@ -236,12 +230,6 @@ impl Sim {
         assert!(answer.status().is_success(), "fewer than {n} were accepted: {:?}", self.stats().await);
         answer.json().await.unwrap()
     }
-
-    /// What was asked of the provider, by delivery key.
-    pub async fn records(&self) -> Vec<DeliveryRecord> {
-        let lines = self.http.get(self.url("/deliveries")).send().await.unwrap().text().await.unwrap();
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
 }
 
 async fn listener() -> TcpListener {
@@ -280,29 +268,4 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("{what}: did not come true within a minute");
-}
-
-/// A migrated database of its own, on the one cluster of this test binary.
-async fn fresh_database() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let postgres = tokio::task::spawn_blocking(postgres).await.unwrap();
-    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    create_database(&postgres.url("postgres"), &name, Some(TEMPLATE)).await.unwrap();
-    postgres.url(&name)
-}
-
-/// The cluster; it ends with this process, whichever way that ends.
-fn postgres() -> &'static LocalPostgres {
-    static POSTGRES: OnceLock<LocalPostgres> = OnceLock::new();
-    POSTGRES.get_or_init(|| {
-        let postgres = LocalPostgres::start(&Options::default()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            create_database(&postgres.url("postgres"), TEMPLATE, None).await.unwrap();
-            let store = Store::new(&postgres.url(TEMPLATE), 1, "test").unwrap();
-            store.migrate().await.unwrap();
-            store.close().await; // nobody may be connected to a template while it is copied
-        });
-        postgres
-    })
 }

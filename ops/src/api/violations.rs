@@ -27,7 +27,9 @@ impl Violations {
         violations
     }
 
-    pub fn add(&mut self, field: impl ToString, description: impl Into<String>) {
+    /// `field` is only made a string where it is kept: a request may have a hundred thousand wrong ones.
+    #[allow(clippy::needless_pass_by_value)] // a literal or format_args! at every caller
+    pub fn add(&mut self, field: impl std::fmt::Display, description: impl Into<String>) {
         self.count += 1;
         if self.kept.len() < MAX_KEPT {
             self.kept.push(Violation { field: field.to_string(), description: description.into() });

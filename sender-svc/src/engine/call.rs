@@ -46,6 +46,7 @@ pub(super) async fn run(
             }
             match may_start(&engine, &job.held).await {
                 Start::Call => {
+                    line.count_call();
                     let call =
                         make_call(engine.clone(), line.clone(), job, unrecorded, flight, settled.clone());
                     engine.calls.spawn(call);

@@ -99,7 +99,7 @@ impl Claimer {
             return Ok(0);
         }
         let sent = Instant::now();
-        let reclaim = self.engine.pulse.may_reclaim();
+        let reclaim = self.engine.pulse.may_reclaim().then_some(self.engine.limits.renew_every);
         let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim).await?;
         metrics::claimed(sent.elapsed(), &batches);
         if batches.is_empty() {

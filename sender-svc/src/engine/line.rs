@@ -29,6 +29,7 @@ pub struct Line {
     /// Free places for calls.
     pub flight: Arc<Semaphore>,
     flight_limit: usize,
+    calling: AtomicUsize,
     queue: Mutex<BTreeMap<Order, (Arc<HeldBatch>, VecDeque<Job>)>>,
     queued: AtomicUsize,
     arrived: Notify,
@@ -62,6 +63,7 @@ impl Line {
             schedule,
             flight: Arc::new(Semaphore::new(flight_limit)),
             flight_limit,
+            calling: AtomicUsize::new(0),
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
             arrived: Notify::new(),
@@ -116,7 +118,11 @@ impl Line {
 
     /// Calls under way.
     pub fn in_flight(&self) -> usize {
-        self.flight_limit - self.flight.available_permits()
+        self.calling.load(Ordering::Relaxed)
+    }
+
+    pub fn count_call(&self) {
+        self.calling.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Deliveries waiting for a call.
@@ -134,6 +140,7 @@ impl Line {
     }
 
     pub fn count_answer(&self) {
+        self.calling.fetch_sub(1, Ordering::Relaxed);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -97,20 +97,25 @@ async fn forward(
     let mut receiver = Latest::clone(&latest);
     receiver.mark_changed();
     let forwarding = async {
+        let mut last = v1::BroadcastState::Unspecified;
         // Ends with the poller, after its last status was seen.
         while receiver.changed().await.is_ok() {
             let status = receiver.borrow_and_update().clone();
+            last = status.state();
             if out.send(Ok(v1::StreamStatusResponse { status: Some(status) })).await.is_err() {
                 break;
             }
         }
+        matches!(last, v1::BroadcastState::Completed | v1::BroadcastState::Cancelled)
     };
-    tokio::select! {
-        () = forwarding => {}
-        () = out.closed() => {}
-        () = watchers.shutdown.cancelled() => {
-            let _ = out.try_send(Err(status::draining()));
-        }
+    let complete = tokio::select! {
+        complete = forwarding => complete,
+        () = out.closed() => true,
+        () = watchers.shutdown.cancelled() => false,
+    };
+    if !complete {
+        // Never an end that looks like the broadcast's.
+        let _ = out.send(Err(status::draining())).await;
     }
     drop(permit);
     metrics::watchers(MAX_STREAMS - watchers.streams.available_permits());

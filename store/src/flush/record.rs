@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::retry::{self, RetryDelays};
 use super::{Flush, Flushed, Gone, Outcome, Verdict};
+use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, SHARD, SenderId};
@@ -17,17 +18,13 @@ const CODE_BYTES: usize = 64;
 const DETAIL_BYTES: usize = 512;
 
 pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Flushed> {
-    let held = lock_batches(tx, sender, flush).await?;
+    let locked = Locked::take(tx, sender, flush).await?;
     // A sender that lost its batch may still say what the provider accepted: that is true whoever holds the batch now. Its
     // failures are the new owner's business.
     let counting: Vec<&Outcome> = flush
         .outcomes
         .iter()
-        .filter(|o| match held.get(&o.batch.id) {
-            Some(Held::Ours) => true,
-            Some(Held::Lost) => o.verdict == Verdict::Sent,
-            None => false,
-        })
+        .filter(|o| locked.holds(&o.batch) || (o.verdict == Verdict::Sent && locked.exists(&o.batch)))
         .collect();
     let delays = RetryDelays::draw(&counting);
     let recorded = update_deliveries(tx, &counting, &delays).await?;
@@ -38,7 +35,7 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
         touched: BTreeSet::new(),
     };
     let closed: HashSet<BatchId> =
-        flush.closed.iter().map(|b| b.id).filter(|id| held.get(id) == Some(&Held::Ours)).collect();
+        flush.closed.iter().filter(|batch| locked.holds(batch)).map(|batch| batch.id).collect();
     flushed.touched = update_batches(tx, &recorded, &closed).await?;
     insert_dead_letters(tx, &recorded).await?;
     retry::insert(tx, &recorded, &delays).await?;
@@ -46,28 +43,27 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
     Ok(flushed)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
-    Ours,
-    Lost,
-}
+/// The batches of a flush, locked until its end: for each the epoch under which this sender holds it, if it does.
+struct Locked(HashMap<BatchId, Option<i64>>);
 
-async fn lock_batches(
-    tx: &mut PgConnection,
-    sender: SenderId,
-    flush: &Flush,
-) -> Result<HashMap<BatchId, Held>> {
-    // The highest epoch: a batch that came back to this sender has outcomes of the last lease only, see the sender's
-    // bookkeeping; those of an earlier one are stale and fall to the delivery's own check.
-    let mut epochs: BTreeMap<i64, i64> = BTreeMap::new();
-    for batch in flush.outcomes.iter().map(|o| &o.batch).chain(&flush.closed) {
-        let epoch = epochs.entry(batch.id.0).or_default();
-        *epoch = batch.epoch.max(*epoch);
+impl Locked {
+    async fn take(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Self> {
+        let batches = flush.outcomes.iter().map(|o| &o.batch).chain(&flush.closed);
+        let ids: BTreeSet<i64> = batches.map(|batch| batch.id.0).collect();
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let rows = sqlx::query_file!("queries/flush_lock.sql", SHARD, sender.0, &ids).fetch_all(tx).await?;
+        Ok(Self(rows.into_iter().map(|row| (row.id, row.mine.then_some(row.epoch))).collect()))
     }
-    let (ids, epochs): (Vec<i64>, Vec<i64>) = epochs.into_iter().unzip();
-    let rows =
-        sqlx::query_file!("queries/flush_lock.sql", SHARD, sender.0, &ids, &epochs).fetch_all(tx).await?;
-    Ok(rows.into_iter().map(|r| (r.id, if r.owned { Held::Ours } else { Held::Lost })).collect())
+
+    /// Whether this very lease still holds.
+    fn holds(&self, lease: &LeasedBatch) -> bool {
+        self.0.get(&lease.id) == Some(&Some(lease.epoch))
+    }
+
+    /// Whether the batch is there, whoever holds it; it is not once its broadcast is final.
+    fn exists(&self, lease: &LeasedBatch) -> bool {
+        self.0.contains_key(&lease.id)
+    }
 }
 
 /// Updates the deliveries, and returns the outcomes that counted.

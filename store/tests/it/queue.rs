@@ -89,7 +89,7 @@ impl Sender {
 
     async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
         let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
-        self.store.claim_lane(self.id).claim(&[want], LEASE, true).await.unwrap()
+        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO)).await.unwrap()
     }
 
     async fn claim(&self) -> Vec<LeasedBatch> {
@@ -717,8 +717,15 @@ async fn leases_that_ran_out_are_left_alone_while_postgres_was_just_away() {
     expire_leases(&store).await;
     let other = Sender::new(&store, provider);
     let want = Want { provider, batches: 1, deliveries: 1, floor: i64::MIN };
-    assert!(store.claim_lane(other.id).claim(&[want], LEASE, false).await.unwrap().is_empty());
-    assert_eq!(store.claim_lane(other.id).claim(&[want], LEASE, true).await.unwrap().len(), 1);
+    assert!(store.claim_lane(other.id).claim(&[want], LEASE, None).await.unwrap().is_empty());
+    assert!(
+        store.claim_lane(other.id).claim(&[want], LEASE, Some(HOUR)).await.unwrap().is_empty(),
+        "just started"
+    );
+    assert_eq!(
+        store.claim_lane(other.id).claim(&[want], LEASE, Some(Duration::ZERO)).await.unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]

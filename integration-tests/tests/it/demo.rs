@@ -1,0 +1,40 @@
+//! The demo is the product's first impression, and judges itself.
+
+use std::process::Command;
+
+use crate::processes::BONGSU;
+
+#[test]
+fn the_demo_kills_a_sender_keeps_its_promises_and_leaves_nothing_behind() {
+    let demo = Command::new(BONGSU)
+        .args([
+            "demo",
+            "--json",
+            "--devices",
+            "600",
+            "--expired",
+            "6",
+            "--failing",
+            "0",
+            "--kill-after",
+            "200",
+        ])
+        .args(["--restart-after-s", "0", "--in-flight", "20", "--provider-dedupe"])
+        .env_remove("BONGSU_DATABASE_URL")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&demo.stderr);
+    assert!(demo.status.success(), "{stderr}");
+    let facts: serde_json::Value = serde_json::from_slice(&demo.stdout).expect("one object on stdout");
+    assert_eq!(facts["deliveries"]["sent"], 594, "{facts}");
+    assert_eq!(facts["dead_by_reason"]["unregistered"], 6);
+    assert_eq!((&facts["lost"], &facts["provider"]["duplicates"]), (&0.into(), &0.into()));
+    assert!(facts["in_flight_at_kill"].is_u64() && facts["stall_ms"].is_u64(), "{facts}");
+}
+
+#[test]
+fn the_demo_refuses_numbers_that_do_not_fit_and_says_which() {
+    let demo = Command::new(BONGSU).args(["demo", "--devices", "10", "--expired", "11"]).output().unwrap();
+    assert!(!demo.status.success());
+    assert!(String::from_utf8_lossy(&demo.stderr).contains("--expired 11"));
+}

@@ -1,0 +1,93 @@
+//! Promises 3 and 7: what a killed process was doing is done by another, at least once, and the duplicates are bounded by
+//! what was in flight or unrecorded.
+
+use rustix::process::Signal;
+
+use crate::processes::{Processes, sender};
+use crate::world::{to_everyone, until};
+
+/// Calls that take long enough for many to be under way when the kill comes.
+const SLOW: [&str; 4] = ["--latency-ms", "40", "--jitter-ms", "20"];
+/// With a lease of an hour only the known-dead path can bring work back.
+const LONG_LEASE: [&str; 6] = ["--lease-ms", "3600000", "--in-flight", "100", "--unrecorded", "200"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_of_a_killed_sender_resumes_long_before_its_lease_and_repeats_only_what_was_in_flight() {
+    let mut world = Processes::start(&SLOW).await;
+    let mut victim = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    world.import_good(2_000).await;
+    let id = world.create(to_everyone("k")).await;
+    world.accepted(500).await;
+    victim.kill9().await.unwrap();
+    let survivor = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    let counts = world.finish(id).await.counts.unwrap();
+    assert_eq!((counts.sent, counts.dead), (2_000, 0));
+    let stats = world.stats().await;
+    assert_eq!(stats.accepted, 2_000);
+    assert!(stats.duplicates <= 200, "at most --unrecorded: {}", stats.duplicates);
+    world.stack.stop(vec![survivor]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_survivor_takes_over_and_a_provider_that_drops_known_keys_sees_no_duplicate() {
+    let mut world = Processes::start(&[&SLOW[..], &["--dedupe"]].concat()).await;
+    let mut victim = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    let survivor = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    world.import_good(3_000).await;
+    let id = world.create(to_everyone("k")).await;
+    world.accepted(600).await;
+    victim.kill9().await.unwrap();
+    let counts = world.finish(id).await.counts.unwrap();
+    assert_eq!((counts.sent, counts.dead), (3_000, 0));
+    let stats = world.stats().await;
+    assert_eq!((stats.accepted, stats.duplicates), (3_000, 0));
+    world.stack.stop(vec![survivor]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_that_stops_beyond_its_lease_is_replaced_and_its_late_outcomes_change_nothing() {
+    let short =
+        ["--lease-ms", "3000", "--call-timeout-ms", "500", "--in-flight", "50", "--unrecorded", "100"];
+    let mut world = Processes::start(&SLOW).await;
+    let frozen = world.stack.spawn_sender(sender(&short)).await.unwrap();
+    world.import_good(1_000).await;
+    let id = world.create(to_everyone("k")).await;
+    world.accepted(200).await;
+    // Its session and its lock stay, so only the end of the lease frees its work.
+    frozen.signal(Signal::STOP);
+    let survivor = world.stack.spawn_sender(sender(&short)).await.unwrap();
+    let counts = world.finish(id).await.counts.unwrap();
+    assert_eq!((counts.sent, counts.dead), (1_000, 0));
+    frozen.signal(Signal::CONT);
+    // Awake again, it works like any other.
+    let next = world.create(to_everyone("next")).await;
+    assert_eq!(world.finish(next).await.counts.unwrap().sent, 1_000);
+    let after = world.broadcast(id).await.counts.unwrap();
+    assert_eq!(after, counts, "what it had in hand changed nothing");
+    let stats = world.stats().await;
+    assert_eq!(stats.accepted, 2_000);
+    assert!(stats.duplicates <= 100, "at most --unrecorded: {}", stats.duplicates);
+    world.stack.stop(vec![frozen, survivor]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_intake_killed_while_it_fans_out_repeats_nothing_and_loses_nothing() {
+    let mut world = Processes::start(&[]).await;
+    // No sender in this one, so nobody has made the provider known.
+    let store = bongsu_store::Store::new(world.stack.database_url(), 2, "test").unwrap();
+    store.register_provider("push", bongsu_store::ProviderKind::Webhook).await.unwrap();
+    world.import_good(60_000).await;
+    let id = world.create(to_everyone("k")).await;
+    let total = async || store.broadcast(bongsu_store::BroadcastId(id)).await.unwrap().unwrap().counts.total;
+    until("the fan-out has begun", async || total().await > 0).await;
+    world.stack.intake.kill9().await.unwrap();
+    // Another process goes on where this one was.
+    until("the fan-out has ended", async || {
+        store.fan_out_page().await.unwrap() == bongsu_store::FanOut::Idle
+            && store.broadcast(bongsu_store::BroadcastId(id)).await.unwrap().unwrap().state
+                == bongsu_store::BroadcastState::Delivering
+    })
+    .await;
+    assert_eq!(total().await, 60_000);
+    world.stack.stop(vec![]).await;
+}
