@@ -23,7 +23,7 @@ pub struct TelemetryArgs {
     pub log_format: LogFormat,
 
     /// What is logged: a level, or levels by target, such as `info,sender_svc=debug`
-    #[arg(long = "log", env = "BONGSU_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long = "log", env = "BONGSU_LOG", default_value = "info,sqlx=warn", value_name = "FILTER")]
     pub log: String,
 }
 

@@ -56,7 +56,8 @@ pub fn holding(lines: &[Arc<Line>], unrecorded: usize) {
     gauge!("bongsu_sender_calls_unrecorded").set(unrecorded as f64);
     for line in lines {
         gauge!("bongsu_sender_calls_in_flight", "provider" => line.name.clone()).set(line.in_flight() as f64);
-        gauge!("bongsu_sender_deliveries_queued", "provider" => line.name.clone()).set(line.queued() as f64);
+        gauge!("bongsu_sender_deliveries_queued", "provider" => line.name.clone())
+            .set(line.queue.len() as f64);
     }
 }
 

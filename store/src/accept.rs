@@ -23,6 +23,11 @@ impl Store {
     /// Stores a broadcast, or finds the one that its idempotency key stands for. All or nothing, also when the caller
     /// goes away in the middle.
     pub async fn accept(&self, new: &NewBroadcast) -> Result<Acceptance> {
+        // Looked for first, since a reader waits for nobody: the insert would wait for a page of this very broadcast's
+        // fan-out to commit.
+        if let Some(found) = self.existing(new).await? {
+            return Ok(found);
+        }
         let inserted = match self.insert(new).await {
             Err(e) if fan_out::is_missing_partition(&e) => {
                 self.ensure_partitions().await?;
@@ -33,7 +38,7 @@ impl Store {
         if let Some(stored) = inserted {
             return Ok(Acceptance::New(Box::new(stored)));
         }
-        // A second statement, with a snapshot of its own: the winner of a race is visible now.
+        // Somebody was faster. A second statement, with a snapshot of its own: the winner is visible now.
         match self.existing(new).await? {
             Some(found) => Ok(found),
             None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),

@@ -77,7 +77,13 @@ impl Store {
         backoff::future::retry_notify(
             policy,
             || async {
-                self.ping().await.map_err(|e| match e {
+                // Not through the pool, which would hide why it cannot connect behind its own time-out.
+                let answer = async { self.options.connect().await?.close().await };
+                let answer = tokio::time::timeout(ACQUIRE_TIMEOUT, answer)
+                    .await
+                    .map_err(|_| StoreError::timed_out("connecting", ACQUIRE_TIMEOUT))
+                    .and_then(|answer| Ok(answer?));
+                answer.map_err(|e| match e {
                     StoreError::Unavailable(_) => backoff::Error::transient(e),
                     other => backoff::Error::permanent(other),
                 })

@@ -40,7 +40,7 @@ pub(super) async fn run(
             (engine.unrecorded.clone().acquire_owned().await, line.flight.clone().acquire_owned().await)
         {
             line.unpaused().await;
-            let job = line.pop().await;
+            let job = line.queue.pop().await;
             if line.wanted() > 0 {
                 engine.claim_now.notify_one();
             }

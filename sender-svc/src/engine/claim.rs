@@ -190,7 +190,7 @@ impl Claimer {
             }
         }
         if !jobs.is_empty() {
-            line.push(held, jobs);
+            line.queue.push(held, jobs);
         }
     }
 }

@@ -1,16 +1,15 @@
-//! A line: what belongs to one provider. Its local queue in rank order, its calls in flight, its pause.
+//! A line: what belongs to one provider. Its local queue, its calls in flight, its pause.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{BatchId, ProviderId};
-use tokio::sync::{Notify, Semaphore};
+use bongsu_store::ProviderId;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::held::{HeldBatch, Job};
 use super::judge::RetrySchedule;
+use super::queue::LocalQueue;
 use crate::provider::webhook::Webhook;
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
@@ -30,9 +29,7 @@ pub struct Line {
     pub flight: Arc<Semaphore>,
     flight_limit: usize,
     calling: AtomicUsize,
-    queue: Mutex<BTreeMap<Order, (Arc<HeldBatch>, VecDeque<Job>)>>,
-    queued: AtomicUsize,
-    arrived: Notify,
+    pub queue: LocalQueue,
     /// Answers since start.
     answered: AtomicU64,
     /// Answers per second, lately.
@@ -44,9 +41,6 @@ pub struct Line {
     /// meanwhile lies above.
     pub floor: AtomicI64,
 }
-
-/// Retries first (the claim gives them at most half of what is taken), then by rank.
-type Order = (bool, i64, BatchId);
 
 impl Line {
     pub fn new(
@@ -64,55 +58,12 @@ impl Line {
             flight: Arc::new(Semaphore::new(flight_limit)),
             flight_limit,
             calling: AtomicUsize::new(0),
-            queue: Mutex::default(),
-            queued: AtomicUsize::new(0),
-            arrived: Notify::new(),
+            queue: LocalQueue::default(),
             answered: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
             vtime: AtomicI64::new(0),
             floor: AtomicI64::new(0),
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, BTreeMap<Order, (Arc<HeldBatch>, VecDeque<Job>)>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn push(&self, held: Arc<HeldBatch>, jobs: VecDeque<Job>) {
-        let lease = &held.lease;
-        let order = (lease.attempt == 1, lease.rank, lease.id);
-        self.queued.fetch_add(jobs.len(), Ordering::Relaxed);
-        self.queue().insert(order, (held, jobs));
-        self.arrived.notify_one();
-    }
-
-    /// The next delivery in order, or `None` when nothing is queued.
-    fn take(&self) -> Option<Job> {
-        let mut queue = self.queue();
-        while let Some(mut first) = queue.first_entry() {
-            let (held, jobs) = first.get_mut();
-            let dropped = if held.is_lost() { std::mem::take(jobs).len() } else { 0 };
-            self.queued.fetch_sub(dropped, Ordering::Relaxed);
-            let job = jobs.pop_front();
-            if jobs.is_empty() {
-                first.remove();
-            }
-            if job.is_some() {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
-                return job;
-            }
-        }
-        None
-    }
-
-    /// The next delivery in order; waits for one.
-    pub async fn pop(&self) -> Job {
-        loop {
-            if let Some(job) = self.take() {
-                return job;
-            }
-            self.arrived.notified().await;
         }
     }
 
@@ -125,18 +76,13 @@ impl Line {
         self.calling.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Deliveries waiting for a call.
-    pub fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
-    }
-
     /// Deliveries to claim now: none while the queue is still half full, or the provider paused.
     pub fn wanted(&self) -> usize {
         let queue_target = QUEUE_LEAST.max(self.per(QUEUE_TIME));
-        if self.is_paused() || self.queued() > queue_target / 2 {
+        if self.is_paused() || self.queue.len() > queue_target / 2 {
             return 0;
         }
-        (queue_target + self.flight_limit).saturating_sub(self.queued() + self.in_flight())
+        (queue_target + self.flight_limit).saturating_sub(self.queue.len() + self.in_flight())
     }
 
     pub fn count_answer(&self) {

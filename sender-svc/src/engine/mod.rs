@@ -16,6 +16,7 @@ mod flush;
 pub mod held;
 pub mod judge;
 pub mod line;
+mod queue;
 mod sweep;
 
 use std::sync::Arc;

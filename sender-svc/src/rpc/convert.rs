@@ -139,7 +139,8 @@ fn enums<T>(
         match known(*value) {
             Some(value) => out.push(value),
             None => {
-                violations.add(format!("{field}[{i}]"), format!("is {value}, which is no value to filter by"))
+                violations
+                    .add(format_args!("{field}[{i}]"), format!("is {value}, which is no value to filter by"));
             }
         }
     }
