@@ -140,7 +140,7 @@ CREATE TABLE batch (
     reclaims         integer     NOT NULL DEFAULT 0,
     -- The tally of its deliveries.
     sent             integer     NOT NULL DEFAULT 0,
-    dead_exhausted   integer     NOT NULL DEFAULT 0,
+    dead_attempts_exhausted integer     NOT NULL DEFAULT 0,
     dead_unregistered integer    NOT NULL DEFAULT 0,
     dead_rejected    integer     NOT NULL DEFAULT 0,
     expired          integer     NOT NULL DEFAULT 0,
@@ -148,7 +148,7 @@ CREATE TABLE batch (
     cancelled        integer     NOT NULL DEFAULT 0,
     retried          integer     NOT NULL DEFAULT 0,
     -- Deliveries that have left this batch: with a final state, or for a retry batch.
-    accounted        integer     NOT NULL GENERATED ALWAYS AS (sent + dead_exhausted + dead_unregistered + dead_rejected
+    accounted        integer     NOT NULL GENERATED ALWAYS AS (sent + dead_attempts_exhausted + dead_unregistered + dead_rejected
                                                                + expired + skipped + cancelled + retried) STORED,
     device_ids       bigint[],
     PRIMARY KEY (shard, id),
@@ -176,7 +176,7 @@ CREATE TABLE broadcast_tally (
     provider_id       smallint NOT NULL,
     total             bigint   NOT NULL,
     sent              bigint   NOT NULL,
-    dead_exhausted    bigint   NOT NULL,
+    dead_attempts_exhausted bigint   NOT NULL,
     dead_unregistered bigint   NOT NULL,
     dead_rejected     bigint   NOT NULL,
     expired           bigint   NOT NULL,
@@ -184,7 +184,7 @@ CREATE TABLE broadcast_tally (
     cancelled         bigint   NOT NULL,
     retried           bigint   NOT NULL,
     PRIMARY KEY (broadcast_id, provider_id),
-    CONSTRAINT broadcast_tally_sum CHECK (total = sent + dead_exhausted + dead_unregistered + dead_rejected + expired
+    CONSTRAINT broadcast_tally_sum CHECK (total = sent + dead_attempts_exhausted + dead_unregistered + dead_rejected + expired
                                           + skipped + cancelled)
 );
 

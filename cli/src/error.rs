@@ -82,6 +82,9 @@ impl Failure {
     pub fn message(&self) -> String {
         match self {
             Self::Rpc { status, url } if from_server(status) => match status.message() {
+                "" if status.code() == tonic::Code::Unimplemented => {
+                    format!("{url} does not offer this call: is it the address of the other service?")
+                }
                 "" => format!("{url} answered {}", status.code()),
                 // The words of tonic for an answer that is HTTP and not gRPC.
                 other if other.starts_with("grpc-status header missing") => {

@@ -90,9 +90,7 @@ impl BroadcastService for Broadcasts {
                 let broadcast = Some(convert::broadcast(*broadcast));
                 Ok(Response::new(CancelBroadcastResponse { broadcast }))
             }
-            Cancellation::Completed(broadcast) => {
-                Err(status::broadcast_final(&broadcast, convert::state(broadcast.state).as_str_name()))
-            }
+            Cancellation::Completed(broadcast) => Err(status::broadcast_final(&broadcast)),
             Cancellation::NotFound => Err(status::broadcast_not_found(id)),
         }
     }

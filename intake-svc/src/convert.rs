@@ -125,7 +125,7 @@ fn counts(c: &Counts) -> v1::DeliveryCounts {
         cancelled: c.cancelled,
         dead_unregistered: c.dead_unregistered,
         dead_rejected: c.dead_rejected,
-        dead_attempts_exhausted: c.dead_exhausted,
+        dead_attempts_exhausted: c.dead_attempts_exhausted,
         retried: c.retried,
     }
 }

@@ -5,7 +5,6 @@
 //! run on one Postgres: they share nothing else.
 
 mod broadcasts;
-mod calls;
 mod command;
 mod config;
 mod convert;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bongsu_ops::api::Meter;
 use bongsu_store::Imported;
 use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 use tonic::Code;
@@ -58,6 +59,9 @@ pub(crate) fn describe() {
     describe_counter!(DELIVERIES, "Deliveries made by pages of fan-out");
     describe_counter!(BACKGROUND_ERRORS, "Failed steps of background work, by task");
 }
+
+/// How calls are measured.
+pub(crate) const METER: Meter = Meter { label: method, record: call };
 
 /// The label of one of our methods; None for what is not ours.
 pub(crate) fn method(path: &str) -> Option<&'static str> {

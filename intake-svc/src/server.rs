@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
@@ -15,7 +16,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::broadcasts::Broadcasts;
-use crate::calls::CallsLayer;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::providers::Providers;
@@ -110,11 +110,14 @@ async fn serve(
         shutdown: shutdown.clone(),
     })
     .max_decoding_message_size(max_message_bytes);
-    let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET])?;
+    let (reflection_v1, reflection_v1alpha) = grpc::reflection(
+        &[FILE_DESCRIPTOR_SET],
+        &[broadcast_service_server::SERVICE_NAME, device_service_server::SERVICE_NAME],
+    )?;
     let router = grpc::server()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .layer(CallsLayer::new(config.max_calls as usize, shutdown.clone()))
+        .layer(CallsLayer::new(config.max_calls as usize, shutdown.clone(), "intake", metrics::METER))
         .add_service(broadcasts)
         .add_service(devices)
         .add_service(health.service())

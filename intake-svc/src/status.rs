@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bongsu_ops::api::{self, RETRY_AFTER, Violations, refusal};
-use bongsu_store::{Broadcast, BroadcastId, StoreError};
+use bongsu_ops::api::{self, Violations, refusal};
+use bongsu_store::{Broadcast, BroadcastId, BroadcastState, StoreError};
 use tonic::{Code, Status};
 
 /// Names listed in an error at most.
@@ -19,11 +19,11 @@ pub(crate) fn invalid_field(field: &str, description: impl Into<String>) -> Stat
 
 /// UNKNOWN_PROVIDER: no provider of this name is configured, but these are.
 pub(crate) fn unknown_provider(field: &str, name: &str, configured: &[String]) -> Status {
-    let message = format!("{field}: {}", unknown_provider_text(name, configured));
+    let text = unknown_provider_text(name, configured);
     let listed = configured.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(",");
     let metadata = [("provider", name.to_owned()), ("configured", listed)];
-    refusal(Code::InvalidArgument, "UNKNOWN_PROVIDER", message.clone(), &metadata, |details| {
-        details.add_bad_request_violation(field, message);
+    refusal(Code::InvalidArgument, "UNKNOWN_PROVIDER", format!("{field}: {text}"), &metadata, |details| {
+        details.add_bad_request_violation(field, text);
     })
 }
 
@@ -68,7 +68,8 @@ pub(crate) fn idempotency_key_reused(key: &str, existing: BroadcastId) -> Status
 }
 
 /// BROADCAST_FINAL: it has ended, so it cannot be cancelled.
-pub(crate) fn broadcast_final(broadcast: &Broadcast, state: &str) -> Status {
+pub(crate) fn broadcast_final(broadcast: &Broadcast) -> Status {
+    let state = if broadcast.state == BroadcastState::Cancelled { "cancelled" } else { "completed" };
     let message = format!("broadcast {} is {state}: it has ended and cannot be cancelled", broadcast.id);
     let metadata = [("broadcast_id", broadcast.id.to_string()), ("state", state.to_owned())];
     refusal(Code::FailedPrecondition, "BROADCAST_FINAL", message.clone(), &metadata, |details| {
@@ -81,50 +82,20 @@ pub(crate) fn draining() -> Status {
     api::draining("intake")
 }
 
-/// OVERLOADED: more calls than this process works on at a time.
-pub(crate) fn overloaded(limit: usize) -> Status {
-    let message =
-        format!("this intake already works on {limit} calls, its limit: ask again later, or another one");
-    refusal(Code::ResourceExhausted, "OVERLOADED", message, &[], |details| {
-        details.set_retry_info(Some(RETRY_AFTER));
-        details.add_quota_failure_violation("calls", format!("at most {limit} at a time (--max-calls)"));
-    })
-}
-
 /// IMPORT_IDLE: the client opened an import and fell silent.
 pub(crate) fn import_idle(after: Duration) -> Status {
     let message = format!("no further message came within {} s: the import was ended", after.as_secs());
     refusal(Code::DeadlineExceeded, "IMPORT_IDLE", message, &[], |_| {})
 }
 
-/// The errors that tonic makes before a request reaches us, in our own words; ours pass as they are.
-pub(crate) fn with_reason(status: Status) -> Status {
-    if !status.details().is_empty() {
-        return status;
-    }
-    match status.code() {
-        // "decoded message length too large: found 100012 bytes, the limit is: 65536 bytes"
-        Code::OutOfRange => {
-            let message = format!("the request is too large: {} (--max-message-bytes)", status.message());
-            refusal(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message, &[], |_| {})
-        }
-        // What does not decode, a text that is not UTF-8 for example, is the caller's error and no bug of ours.
-        Code::Internal => {
-            let message = format!("the request cannot be read: {}", status.message());
-            refusal(Code::InvalidArgument, "INVALID_REQUEST", message, &[], |_| {})
-        }
-        _ => status,
-    }
-}
-
 /// What a failed store operation means to the caller. `doing` says in the log what failed.
 pub(crate) fn from_store(error: &StoreError, doing: &str) -> Status {
     match error {
-        StoreError::Unavailable(detail) => {
+        StoreError::Unavailable(detail) | StoreError::TooSlow(detail) => {
             log_unavailable(doing, detail);
             api::database_unavailable()
         }
-        StoreError::Data(_) | StoreError::Schema(_) | StoreError::Bug(_) => {
+        StoreError::Data(_) | StoreError::Config(_) | StoreError::Schema(_) | StoreError::Bug(_) => {
             tracing::error!(doing, %error, "a call failed by a fault of ours");
             api::internal("intake-svc")
         }
@@ -143,6 +114,7 @@ fn log_unavailable(doing: &str, detail: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bongsu_ops::api::RETRY_AFTER;
     use tonic_types::StatusExt as _;
 
     #[test]
@@ -154,7 +126,6 @@ mod tests {
             (device_not_found("device 7"), Code::NotFound, "DEVICE_NOT_FOUND"),
             (idempotency_key_reused("k", BroadcastId(7)), Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             (draining(), Code::Unavailable, "DRAINING"),
-            (overloaded(5), Code::ResourceExhausted, "OVERLOADED"),
             (import_idle(Duration::from_secs(60)), Code::DeadlineExceeded, "IMPORT_IDLE"),
         ];
         for (status, code, reason) in statuses {

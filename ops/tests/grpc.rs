@@ -125,7 +125,7 @@ impl Server {
         let (health, shutdown) = (Health::new(&[SERVICE]), CancellationToken::new());
         let listener = grpc::bind("127.0.0.1:0".parse().unwrap(), "nothing").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (v1, v1alpha) = grpc::reflection(&[]).unwrap();
+        let (v1, v1alpha) = grpc::reflection(&[], &[]).unwrap();
         let router = grpc::server().add_service(health.service()).add_service(v1).add_service(v1alpha);
         let task = tokio::spawn(grpc::serve(router, listener, shutdown.clone(), grace));
         let channel = Channel::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();

@@ -14,6 +14,8 @@ use crate::provider::webhook::Endpoint;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7081);
+/// Beside the calls under way, answers that wait for their flush.
+const UNRECORDED_SPARE: u32 = 1_000;
 /// A lease is renewed this many times before calls under it have to stop.
 const RENEWALS: u32 = 2;
 /// Leases are renewed every fifth of their length, but never more seldom than this: it is also how long a sender leaves
@@ -53,16 +55,23 @@ pub struct Config {
 
     /// A webhook provider under a name; repeat it, or separate several by commas. Each delivery is one POST of JSON.
     /// https:// negotiates HTTP/2, http:// is HTTP/1.1, h2c:// is HTTP/2 without TLS
-    #[arg(long = "webhook", env = "BONGSU_WEBHOOKS", value_name = "NAME=URL", value_delimiter = ',')]
+    #[arg(
+        long = "webhook",
+        env = "BONGSU_WEBHOOKS",
+        value_name = "NAME=URL",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
     pub webhooks: Vec<WebhookArg>,
 
     /// Calls under way to each provider at most
     #[arg(long, env = "BONGSU_IN_FLIGHT", value_name = "N", default_value_t = 512)]
     pub in_flight: u32,
 
-    /// Calls started and not yet recorded, over all providers, at most: as many can be made again after a crash
-    #[arg(long, env = "BONGSU_UNRECORDED", value_name = "N", default_value_t = 2_000)]
-    pub unrecorded: u32,
+    /// Calls started and not yet recorded, over all providers, at most: as many can be made again after a crash [default:
+    /// what is under way to all providers, and 1000]
+    #[arg(long, env = "BONGSU_UNRECORDED", value_name = "N")]
+    pub unrecorded: Option<u32>,
 
     /// How long one call may take, in milliseconds
     #[arg(long, env = "BONGSU_CALL_TIMEOUT_MS", value_name = "MS", default_value_t = 10_000)]
@@ -128,7 +137,7 @@ impl Config {
             migrate: false,
             webhooks: vec![webhook],
             in_flight: 512,
-            unrecorded: 2_000,
+            unrecorded: None,
             call_timeout_ms: 10_000,
             lease_ms: 20_000,
             retry_initial_ms: 2_000,
@@ -164,7 +173,7 @@ impl Config {
     }
 
     fn check_ranges(&self, problems: &mut Vec<String>) {
-        let ranges: [(&str, u64, u64, u64); 9] = [
+        let ranges: [(&str, u64, u64, u64); 8] = [
             (
                 "--database-connections (BONGSU_SENDER_DATABASE_CONNECTIONS)",
                 self.database_connections.into(),
@@ -173,7 +182,6 @@ impl Config {
             ),
             ("--database-patience-s (BONGSU_DATABASE_PATIENCE_S)", self.database_patience_s.into(), 1, 3_600),
             ("--in-flight (BONGSU_IN_FLIGHT)", self.in_flight.into(), 1, 100_000),
-            ("--unrecorded (BONGSU_UNRECORDED)", self.unrecorded.into(), 1, 1_000_000),
             ("--call-timeout-ms (BONGSU_CALL_TIMEOUT_MS)", self.call_timeout_ms, 10, 600_000),
             ("--lease-ms (BONGSU_LEASE_MS)", self.lease_ms, 2_000, 3_600_000),
             ("--retry-initial-ms (BONGSU_RETRY_INITIAL_MS)", self.retry_initial_ms, 10, 86_400_000),
@@ -194,6 +202,14 @@ impl Config {
     }
 
     fn check_providers(&self, problems: &mut Vec<String>) {
+        // Else one provider that hangs would hold what the others need.
+        let least = self.all_in_flight();
+        if let Some(unrecorded) = self.unrecorded.filter(|n| *n < least) {
+            problems.push(format!(
+                "--unrecorded (BONGSU_UNRECORDED) is {unrecorded}, less than what may be under way to all providers: give \
+                 it at least {least}, or --in-flight (BONGSU_IN_FLIGHT) less"
+            ));
+        }
         if self.webhooks.is_empty() {
             problems.push(
                 "no provider is configured: give --webhook NAME=URL (BONGSU_WEBHOOKS), for example \
@@ -223,6 +239,12 @@ impl Config {
                 least_lease(self.call_timeout() + LEASE_MARGIN).as_millis() + 1,
             ));
         }
+    }
+
+    /// Calls under way to all providers at most.
+    fn all_in_flight(&self) -> u32 {
+        let providers = u32::try_from(self.webhooks.len()).unwrap_or(u32::MAX);
+        self.in_flight.saturating_mul(providers)
     }
 
     fn lease(&self) -> Duration {
@@ -258,7 +280,8 @@ impl Config {
             lease: self.lease(),
             renew_every: self.renew_every(),
             call_timeout: self.call_timeout(),
-            unrecorded: self.unrecorded as usize,
+            unrecorded: self.unrecorded.unwrap_or(self.all_in_flight().saturating_add(UNRECORDED_SPARE))
+                as usize,
             drain_grace: self.drain_grace(),
         }
     }
@@ -311,6 +334,16 @@ mod tests {
         for part in ["--database-url", "--webhook", "--in-flight", "--retry-factor"] {
             assert!(error.contains(part), "{part}: {error}");
         }
+    }
+
+    #[test]
+    fn one_provider_that_hangs_cannot_hold_what_the_others_need() {
+        let mut config = config();
+        config.webhooks.push("other=https://other.example".parse().expect("valid"));
+        assert_eq!(config.limits().unrecorded, 2 * 512 + 1_000);
+        config.unrecorded = Some(1_023);
+        let error = config.validate().expect_err("too few").to_string();
+        assert!(error.contains("--unrecorded") && error.contains("1024"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,79 @@
-//! The metrics of a sender: names and labels, all in this file. Labels come from enums and configured names, never from
-//! ids or tokens.
+//! Names of the sender's metrics, and the only place that writes them. Label values come from enums, configured names and
+//! the list here, never from ids or tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_ops::api::Meter;
 use bongsu_store::{Flushed, LeasedBatch};
-use metrics::{counter, gauge, histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use tonic::Code;
 
 use crate::engine::line::Line;
 use crate::provider::Answer;
+
+/// Calls of the API that are counted: path and label.
+const METHODS: [(&str, &str); 4] = [
+    ("/bongsu.v1.DeliveryService/StreamStatus", "StreamStatus"),
+    ("/bongsu.v1.DeliveryService/GetStatus", "GetStatus"),
+    ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
+    ("/bongsu.v1.DeliveryService/ListDeadLetters", "ListDeadLetters"),
+];
+
+/// How calls of the API are measured.
+pub const METER: Meter = Meter { label: method, record: api_call };
+
+fn method(path: &str) -> Option<&'static str> {
+    METHODS.iter().find(|(known, _)| *known == path).map(|(_, label)| *label)
+}
+
+fn api_call(method: &'static str, code: Code, took: Duration) {
+    // The code's name is one of seventeen.
+    counter!("bongsu_sender_api_calls_total", "method" => method, "code" => format!("{code:?}")).increment(1);
+    histogram!("bongsu_sender_api_call_seconds", "method" => method).record(took.as_secs_f64());
+}
+
+/// Says what each metric means.
+pub fn describe() {
+    describe_counter!("bongsu_sender_api_calls_total", "Calls of the API ended, by method and gRPC code");
+    describe_histogram!(
+        "bongsu_sender_api_call_seconds",
+        Unit::Seconds,
+        "From a call's arrival to its answer, by method"
+    );
+    describe_counter!("bongsu_sender_calls_total", "Calls to providers, by what the answer meant");
+    describe_histogram!("bongsu_sender_call_seconds", Unit::Seconds, "The time a provider took to answer");
+    describe_histogram!("bongsu_sender_claim_seconds", Unit::Seconds, "The time a claim took");
+    describe_counter!("bongsu_sender_batches_claimed_total", "Batches leased");
+    describe_counter!(
+        "bongsu_sender_batches_reclaimed_total",
+        "Of those, batches whose lease ran out in other hands"
+    );
+    describe_histogram!(
+        "bongsu_sender_read_seconds",
+        Unit::Seconds,
+        "The time it took to read what a claim brought"
+    );
+    describe_histogram!("bongsu_sender_flush_seconds", Unit::Seconds, "The time a flush took");
+    describe_counter!("bongsu_sender_outcomes_recorded_total", "Outcomes that counted");
+    describe_counter!(
+        "bongsu_sender_outcomes_fenced_total",
+        "Outcomes dropped because another sender holds the batch"
+    );
+    describe_counter!(
+        "bongsu_sender_outcomes_stale_total",
+        "Outcomes dropped because the delivery had moved on"
+    );
+    describe_counter!("bongsu_sender_batches_lost_total", "Batches that another sender took from this one");
+    describe_counter!("bongsu_sender_batches_revoked_total", "Batches freed from senders that died");
+    describe_gauge!(
+        "bongsu_sender_calls_unrecorded",
+        "Calls started whose outcome is not recorded: what a crash may repeat"
+    );
+    describe_gauge!("bongsu_sender_calls_in_flight", "Calls under way, by provider");
+    describe_gauge!("bongsu_sender_deliveries_queued", "Deliveries waiting here for a call, by provider");
+    describe_gauge!("bongsu_sender_status_streams", "Status streams served");
+}
 
 /// A call was answered, or given up.
 pub fn called(provider: &str, answer: &Answer, took: Duration) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::engine::{self, line::Line};
+use crate::metrics;
 use crate::provider::webhook::Webhook;
 use crate::rpc::{Deliveries, Watchers};
 
@@ -22,6 +24,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long streams may take to end once the sender drains: each is told at once.
 const STREAM_GRACE: Duration = Duration::from_secs(2);
+
+/// Calls answered at a time; a status stream counts until it begins.
+const MAX_CALLS: usize = 256;
 
 /// Where a sender is reached.
 #[derive(Debug)]
@@ -41,6 +46,7 @@ pub struct Listeners {
 pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationToken) -> anyhow::Result<()> {
     let url = config.validate()?;
     let recorder = telemetry::install_metrics()?;
+    metrics::describe();
     let store = Store::new(url.expose(), config.database_connections, "bongsu-sender")
         .context("--database-url (BONGSU_DATABASE_URL)")?;
     let health = Health::new(&[delivery_service_server::SERVICE_NAME]);
@@ -64,15 +70,22 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let watch =
         tokio::spawn(health::watch(health.clone(), PING_INTERVAL, PING_TIMEOUT, ping, shutdown.clone()));
 
-    // A failed server must drain the engine too.
-    let drain = shutdown.child_token();
-    let drain_with_us = drain.clone().drop_guard();
+    // Server and engine end together, whichever fails first.
+    let stop = shutdown.child_token();
     let sender = SenderId::random();
     tracing::info!(%sender, providers = lines.len(), "sender starts");
-    let engine = tokio::spawn(engine::run(store.clone(), sender, config.limits(), lines, drain.clone()));
-    let served = serve(&store, &health, listeners.grpc, &shutdown).await;
-    drop(drain_with_us);
-    engine.await.context("engine")?;
+    let engine = engine::run(store.clone(), sender, config.limits(), lines, stop.clone());
+    let engine = tokio::spawn({
+        let ends_the_server = stop.clone().drop_guard();
+        async move {
+            let ended = engine.await;
+            drop(ends_the_server);
+            ended
+        }
+    });
+    let served = serve(&store, &health, listeners.grpc, &stop).await;
+    stop.cancel();
+    engine.await.context("engine")?.context("engine")?;
     watch.abort();
     store.close().await;
     admin_shutdown.cancel();
@@ -108,8 +121,10 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let watchers = Watchers::new(store.clone(), shutdown.clone());
     let deliveries = DeliveryServiceServer::new(Deliveries { store: store.clone(), watchers });
-    let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET])?;
+    let (reflection_v1, reflection_v1alpha) =
+        grpc::reflection(&[FILE_DESCRIPTOR_SET], &[delivery_service_server::SERVICE_NAME])?;
     let router = grpc::server()
+        .layer(CallsLayer::new(MAX_CALLS, shutdown.clone(), "sender", metrics::METER))
         .add_service(deliveries)
         .add_service(health.service())
         .add_service(reflection_v1)

@@ -1,5 +1,5 @@
--- Leases ready work to $6 for $7 seconds. Per provider of $2: leases that ran out and retries that are due, up to half of
--- its free deliveries $4, then fresh work in rank order from its floor $5; never more than $3 batches a lane. Providers
+-- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that are due, each up
+-- to half of its free deliveries $4, then fresh work in rank order from its floor $5; never more than $3 batches a lane. Providers
 -- that asked for a pause, and broadcasts that were cancelled or have expired, are passed over here, so that these act at
 -- once.
 --
@@ -14,17 +14,24 @@ WITH wanted AS MATERIALIZED (
     JOIN provider p ON p.id = w.provider_id
     WHERE p.held_until IS NULL OR p.held_until <= now()
 ), expired AS MATERIALIZED (
-    SELECT b.id
-    FROM wanted w
-    CROSS JOIN LATERAL (
-        SELECT b.id
-        FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
-        WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second' AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now() AND b.provider_id = w.provider_id
-          AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
-        ORDER BY b.lease_expires_at
-        LIMIT w.batches
-        FOR UPDATE OF b SKIP LOCKED
-    ) AS b
+    SELECT provider_id, id, size
+    FROM (
+        SELECT w.provider_id, b.id, b.size, w.deliveries,
+               sum(b.size) OVER (PARTITION BY w.provider_id ORDER BY b.lease_expires_at, b.id) - b.size AS before
+        FROM wanted w
+        CROSS JOIN LATERAL (
+            SELECT b.id, b.size, b.lease_expires_at
+            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second'
+              AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now() AND b.lease_owner <> $6
+              AND b.provider_id = w.provider_id
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+            ORDER BY b.lease_expires_at
+            LIMIT w.batches
+            FOR UPDATE OF b SKIP LOCKED
+        ) AS b
+    ) AS lane
+    WHERE before * 2 < deliveries
 ), due AS MATERIALIZED (
     SELECT provider_id, id, size
     FROM (
@@ -47,7 +54,9 @@ WITH wanted AS MATERIALIZED (
     FROM (
         SELECT b.id, w.deliveries,
                sum(b.size) OVER (PARTITION BY w.provider_id ORDER BY b.rank, b.id) - b.size
-               + (SELECT coalesce(sum(d.size), 0) FROM due d WHERE d.provider_id = w.provider_id) AS before
+               + (SELECT coalesce(sum(t.size), 0)
+                  FROM (SELECT provider_id, size FROM expired UNION ALL SELECT provider_id, size FROM due) AS t
+                  WHERE t.provider_id = w.provider_id) AS before
         FROM wanted w
         CROSS JOIN LATERAL (
             SELECT b.id, b.size, b.rank

@@ -10,9 +10,9 @@ WITH final AS (
 ), folded AS (
     DELETE FROM batch b USING final WHERE b.broadcast_id = final.id RETURNING b.*
 ), tallied AS (
-    INSERT INTO broadcast_tally (broadcast_id, provider_id, total, sent, dead_exhausted, dead_unregistered, dead_rejected,
+    INSERT INTO broadcast_tally (broadcast_id, provider_id, total, sent, dead_attempts_exhausted, dead_unregistered, dead_rejected,
                                  expired, skipped, cancelled, retried)
-    SELECT broadcast_id, provider_id, coalesce(sum(size) FILTER (WHERE attempt = 1), 0), sum(sent), sum(dead_exhausted),
+    SELECT broadcast_id, provider_id, coalesce(sum(size) FILTER (WHERE attempt = 1), 0), sum(sent), sum(dead_attempts_exhausted),
            sum(dead_unregistered), sum(dead_rejected), sum(expired), sum(skipped), sum(cancelled), sum(retried)
     FROM folded
     GROUP BY broadcast_id, provider_id

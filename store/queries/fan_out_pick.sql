@@ -1,5 +1,6 @@
 -- The broadcast whose last page is longest ago. The row lock is the lease: it lasts as long as the page's transaction,
--- and ends with the connection of a process that dies.
+-- and ends with the connection of a process that dies. NO KEY, so that dead letters, which refer to the broadcast, do not
+-- wait for it.
 SELECT id AS "id: BroadcastId", audience AS "audience: AudienceKind", topics, priority AS "priority: Priority",
        fan_out_provider AS "provider: ProviderId", fan_out_cursor AS cursor, fan_out_rank AS rank,
        coalesce(fan_out_until, (SELECT last_value FROM device_id_seq)) AS "until!"
@@ -7,4 +8,4 @@ FROM broadcast
 WHERE state IN ('accepted', 'fanning_out')
 ORDER BY fan_out_page_at NULLS FIRST, id
 LIMIT 1
-FOR UPDATE SKIP LOCKED
+FOR NO KEY UPDATE SKIP LOCKED

@@ -1,5 +1,5 @@
 -- Records outcomes of deliveries that are still pending at the attempt they answer, and returns which those are: tallies,
--- dead letters and retries are made from these alone. $2 to $9: one entry an outcome; a retry has seconds to wait ($8).
+-- dead letters and retries are made from these alone. $2 to $10: one entry an outcome; a retry has seconds to wait ($8).
 UPDATE delivery d
 SET state = o.state,
     attempts = o.attempts,

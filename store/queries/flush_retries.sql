@@ -1,5 +1,5 @@
--- The batches of what is to be tried again. $3 to $9: one entry a batch; $10 and $11: the devices, each with the number of
--- its batch.
+-- The batches of what is to be tried again. $2 to $7: one entry a batch; $8 and $9: the devices, each with the number of its
+-- batch.
 INSERT INTO batch (shard, broadcast_id, provider_id, attempt, failures, state, rank, size, next_attempt_at, device_ids)
 SELECT $1, r.broadcast_id, r.provider_id, r.attempt, r.failures, 'waiting', r.rank, cardinality(d.ids),
        now() + r.wait * interval '1 second', d.ids

@@ -14,9 +14,13 @@ WITH swept AS MATERIALIZED (
 ), listed AS (
     UPDATE delivery d
     SET state = s.state, settled_at = now(), next_attempt_at = NULL
-    FROM swept s CROSS JOIN unnest(s.device_ids) AS l(device_id)
+    -- The whole key from one relation: otherwise a plan made while a partition was new leaves device_id out of its index
+    -- condition, and reads the whole broadcast for each batch.
+    FROM (SELECT s.id, s.state, s.broadcast_id, s.provider_id, s.attempt, l.device_id
+          FROM swept s CROSS JOIN unnest(s.device_ids) AS l(device_id)
+          OFFSET 0) AS s
     WHERE d.broadcast_id = s.broadcast_id AND d.shard = $1 AND d.provider_id = s.provider_id
-      AND d.device_id = l.device_id
+      AND d.device_id = s.device_id
       AND d.state = 'pending' AND d.attempts = s.attempt - 1
     RETURNING s.id
 ), counted AS (

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::broadcast::BroadcastState;
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::counts::ProviderCounts;
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
@@ -84,6 +84,10 @@ pub struct DeadLetterFilter {
 impl Store {
     /// The committed progress of a broadcast. Never counts deliveries: it sums batches, or reads the folded tallies.
     pub async fn status(&self, id: BroadcastId) -> Result<Option<Status>> {
+        bounded("status", self.read_status(id)).await
+    }
+
+    async fn read_status(&self, id: BroadcastId) -> Result<Option<Status>> {
         let mut providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
         let Some((state, read_at)) = self.state(id).await? else { return Ok(None) };
         if state.is_final() {

@@ -6,7 +6,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::broadcast::*;
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::counts::{Counts, ProviderCounts};
 use crate::error::Result;
 use crate::ids::{BroadcastId, ProviderId};
@@ -77,7 +77,7 @@ impl Store {
             let counts = Counts {
                 total: r.total,
                 sent: r.sent,
-                dead_exhausted: r.dead_exhausted,
+                dead_attempts_exhausted: r.dead_attempts_exhausted,
                 dead_unregistered: r.dead_unregistered,
                 dead_rejected: r.dead_rejected,
                 expired: r.expired,
@@ -99,7 +99,10 @@ impl Store {
     /// Ends those of `ids` that have nothing left to do, and returns them.
     pub(crate) async fn complete(&self, ids: &[BroadcastId]) -> Result<Vec<BroadcastId>> {
         let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
-        Ok(sqlx::query_file_scalar!("queries/broadcast_complete.sql", &ids).fetch_all(&self.pool).await?)
+        bounded("completion", async {
+            Ok(sqlx::query_file_scalar!("queries/broadcast_complete.sql", &ids).fetch_all(&self.pool).await?)
+        })
+        .await
     }
 }
 

@@ -44,7 +44,7 @@ impl Store {
     pub fn new(url: &str, connections: u32, application: &str) -> Result<Self> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|e| {
-                StoreError::Data(format!(
+                StoreError::Config(format!(
                     "BONGSU_DATABASE_URL is not a postgres:// URL ({e}); expected postgres://user:password@host:5432/database"
                 ))
             })?
@@ -84,7 +84,7 @@ impl Store {
                     .map_err(|_| StoreError::timed_out("connecting", ACQUIRE_TIMEOUT))
                     .and_then(|answer| Ok(answer?));
                 answer.map_err(|e| match e {
-                    StoreError::Unavailable(_) => backoff::Error::transient(e),
+                    e if e.is_unavailable() => backoff::Error::transient(e),
                     other => backoff::Error::permanent(other),
                 })
             },
@@ -110,6 +110,13 @@ impl Store {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Gives up on `work` after [`ANSWER_TIMEOUT`]: for calls through the pool, whose server may have vanished without a word.
+pub(crate) async fn bounded<T>(what: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(ANSWER_TIMEOUT, work)
+        .await
+        .unwrap_or_else(|_| Err(StoreError::timed_out(what, ANSWER_TIMEOUT)))
 }
 
 fn with_settings(options: PgConnectOptions, more: &[(&str, &str)]) -> PgConnectOptions {

@@ -9,7 +9,7 @@ use crate::ids::ProviderId;
 pub struct Counts {
     pub total: i64,
     pub sent: i64,
-    pub dead_exhausted: i64,
+    pub dead_attempts_exhausted: i64,
     pub dead_unregistered: i64,
     pub dead_rejected: i64,
     pub expired: i64,
@@ -23,7 +23,7 @@ pub struct Counts {
 
 impl Counts {
     pub fn dead(&self) -> i64 {
-        self.dead_exhausted + self.dead_unregistered + self.dead_rejected
+        self.dead_attempts_exhausted + self.dead_unregistered + self.dead_rejected
     }
 
     /// With a final state.
@@ -43,7 +43,7 @@ impl std::ops::Add for Counts {
         Self {
             total: self.total + o.total,
             sent: self.sent + o.sent,
-            dead_exhausted: self.dead_exhausted + o.dead_exhausted,
+            dead_attempts_exhausted: self.dead_attempts_exhausted + o.dead_attempts_exhausted,
             dead_unregistered: self.dead_unregistered + o.dead_unregistered,
             dead_rejected: self.dead_rejected + o.dead_rejected,
             expired: self.expired + o.expired,

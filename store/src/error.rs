@@ -9,9 +9,15 @@ pub enum StoreError {
     /// to be wrong with the request: ask again.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
+    /// Postgres works, but a statement took longer, or waited longer for a lock, than it may. Ask again, for less.
+    #[error("the database is too slow: {0}")]
+    TooSlow(String),
     /// Postgres refused a value or a constraint failed.
     #[error("the database refused the data: {0}")]
     Data(String),
+    /// What this program was told about the database cannot be.
+    #[error("{0}")]
+    Config(String),
     /// The schema is not the one this program was built for.
     #[error("{0}")]
     Schema(String),
@@ -26,11 +32,11 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 impl StoreError {
     /// Whether asking again later can help.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::TooSlow(_))
     }
 
     pub(crate) fn timed_out(what: &str, after: Duration) -> Self {
-        Self::Unavailable(format!("{what} had no answer within {after:?}"))
+        Self::TooSlow(format!("{what} had no answer within {after:?}"))
     }
 }
 
@@ -60,6 +66,8 @@ fn by_sqlstate(code: &str, text: String) -> StoreError {
         "42703" | "42704" | "42P01" | "42883" | "3F000" => {
             StoreError::Schema(format!("{text} — is the schema up to date? run `bongsu migrate`"))
         }
+        // statement_timeout and lock_timeout.
+        "57014" | "55P03" => StoreError::TooSlow(text),
         // A cached plan after a migration: the next try prepares it anew.
         "0A000" if text.contains("cached plan") => StoreError::Unavailable(text),
         _ => match code.get(..2).unwrap_or_default() {

@@ -6,7 +6,7 @@
 use sqlx::PgConnection;
 
 use crate::broadcast::{AudienceKind, BroadcastState, Priority};
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
 use crate::ids::{BroadcastId, ProviderId, SHARD, Shard};
 
@@ -28,35 +28,52 @@ pub enum FanOut {
 impl Store {
     /// Makes the next page of the broadcast that waited longest. Any number of processes may call it at the same time.
     pub async fn fan_out_page(&self) -> Result<FanOut> {
-        let step = match self.one_page().await {
-            Err(e) if is_missing_partition(&e) => {
-                self.ensure_partitions().await?;
-                self.one_page().await?
-            }
-            other => other?,
-        };
-        if let FanOut::Page { broadcast, finished: true, .. } = step {
-            self.complete(&[broadcast]).await?;
+        let mut picked = None;
+        let mut step = bounded("fan-out", self.one_page(&mut picked)).await;
+        if step.as_ref().is_err_and(is_missing_partition) {
+            self.ensure_partitions().await?;
+            step = bounded("fan-out", self.one_page(&mut picked)).await;
         }
-        Ok(step)
+        match (step, picked) {
+            (Ok(step), _) => {
+                if let FanOut::Page { broadcast, finished: true, .. } = step {
+                    self.complete(&[broadcast]).await?;
+                }
+                Ok(step)
+            }
+            (Err(error), Some(id)) => {
+                // Not picked first again: whatever is wrong with this one must not keep the others waiting.
+                let _ = bounded("fan-out", self.let_others_go_first(id)).await;
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 
-    async fn one_page(&self) -> Result<FanOut> {
+    async fn let_others_go_first(&self, id: BroadcastId) -> Result<()> {
+        sqlx::query!("UPDATE broadcast SET fan_out_page_at = clock_timestamp() WHERE id = $1", id.0)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    async fn one_page(&self, picked: &mut Option<BroadcastId>) -> Result<FanOut> {
         let mut tx = self.pool.begin().await?;
-        let Some(picked) = sqlx::query_file!("queries/fan_out_pick.sql").fetch_optional(&mut *tx).await?
-        else {
+        let Some(next) = sqlx::query_file!("queries/fan_out_pick.sql").fetch_optional(&mut *tx).await? else {
+            tx.rollback().await?;
             return Ok(FanOut::Idle);
         };
+        *picked = Some(next.id);
         let mut page = Page {
-            broadcast: picked.id,
-            kind: picked.audience,
-            topics: picked.topics,
-            provider: picked.provider,
-            after: picked.cursor,
-            to: picked.cursor,
-            until: picked.until,
-            rank: picked.rank,
-            priority: picked.priority,
+            broadcast: next.id,
+            kind: next.audience,
+            topics: next.topics,
+            provider: next.provider,
+            after: next.cursor,
+            to: next.cursor,
+            until: next.until,
+            rank: next.rank,
+            priority: next.priority,
             shard: SHARD,
         };
         let finished = !page.find_next(&mut tx).await?;

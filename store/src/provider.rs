@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::error::Result;
 use crate::ids::ProviderId;
 
@@ -76,13 +76,16 @@ impl Store {
 
     /// No call to this provider starts within the next `pause`; a longer pause that holds already stays.
     pub async fn hold_provider(&self, id: ProviderId, pause: Duration) -> Result<()> {
-        sqlx::query!(
+        let holding = sqlx::query!(
             "UPDATE provider SET held_until = greatest(held_until, now() + $2::float8 * interval '1 second') WHERE id = $1",
             id.0,
             pause.as_secs_f64()
         )
-        .execute(&self.pool)
-        .await?;
-        Ok(())
+        .execute(&self.pool);
+        bounded("hold", async {
+            holding.await?;
+            Ok(())
+        })
+        .await
     }
 }

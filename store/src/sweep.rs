@@ -3,7 +3,7 @@
 
 use sqlx::Connection;
 
-use crate::connect::{Lane, Store};
+use crate::connect::{Lane, Store, bounded};
 use crate::delivery::DeliveryState;
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, SHARD};
@@ -40,7 +40,11 @@ impl SweepLane {
     /// Settles some unleased batches of cancelled and expired broadcasts, and completes broadcasts with nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
         let (batches, settled) = self.settle().await?;
-        let open = sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(&self.store.pool).await?;
+        let pool = &self.store.pool;
+        let open = bounded("sweep", async {
+            Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(pool).await?)
+        })
+        .await?;
         let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
         Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize })
     }
@@ -58,13 +62,15 @@ impl SweepLane {
     async fn settle(&mut self) -> Result<(usize, i64)> {
         self.lane
             .run("sweep", async |connection| {
-                let mut tx = connection.begin().await?;
-                let found = sqlx::query_file!("queries/sweep_lock.sql", SHARD, STEP_BATCHES)
-                    .fetch_all(&mut *tx)
-                    .await?;
-                if found.is_empty() {
+                let ended =
+                    sqlx::query_file_scalar!("queries/sweep_ended.sql").fetch_all(&mut *connection).await?;
+                if ended.is_empty() {
                     return Ok((0, 0));
                 }
+                let mut tx = connection.begin().await?;
+                let found = sqlx::query_file!("queries/sweep_lock.sql", SHARD, STEP_BATCHES, &ended)
+                    .fetch_all(&mut *tx)
+                    .await?;
                 let ids: Vec<i64> = found.iter().map(|r| r.id.0).collect();
                 let states: Vec<DeliveryState> = found.iter().map(|r| r.state).collect();
                 let swept = sqlx::query_file!("queries/sweep_settle.sql", SHARD, &ids, &states as _)

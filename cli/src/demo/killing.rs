@@ -31,7 +31,7 @@ pub async fn kill_and_restart(
     recorded: impl AsyncFnOnce() -> anyhow::Result<u64>,
     note: impl Fn(&str),
 ) -> anyhow::Result<Kill> {
-    sim.accepted(args.kill_after).await?;
+    sim.accepted(args.kill_after()).await?;
     let mut victim = senders.remove(0);
     victim.kill9().await.context("killing the sender")?;
     tokio::time::sleep(LAST_WORDS).await;

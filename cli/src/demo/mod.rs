@@ -16,6 +16,9 @@ use bongsu_ops::{shutdown, telemetry};
 use crate::Context;
 use crate::error::Failure;
 
+/// Acceptances before the kill, with as many devices as usual.
+const USUAL_KILL: u32 = 3_000;
+
 /// Play a broadcast from start to end on this machine, with a crash in the middle, and tell what happened
 ///
 /// Everything is real: both services, the push provider's simulator and a private PostgreSQL, each a process of its own.
@@ -47,9 +50,10 @@ pub struct Args {
     #[arg(long, default_value_t = 100, value_name = "N")]
     failing: u32,
 
-    /// Kill a sender with SIGKILL once the provider has accepted so many; 0 kills none
-    #[arg(long, default_value_t = 3_000, value_name = "N")]
-    kill_after: u32,
+    /// Kill a sender with SIGKILL once the provider has accepted so many; 0 kills none [default: 3000, or a third of what
+    /// the provider will accept]
+    #[arg(long, value_name = "N")]
+    kill_after: Option<u32>,
 
     /// Start the killed sender again after so many seconds; only where it is the only one
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
@@ -94,6 +98,16 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// Devices that the provider accepts sooner or later.
+    fn acceptable(&self) -> u32 {
+        self.devices - self.expired - self.failing
+    }
+
+    /// Acceptances before the kill; 0: none is killed.
+    fn kill_after(&self) -> u32 {
+        self.kill_after.unwrap_or_else(|| USUAL_KILL.min(self.acceptable() / 3))
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             u64::from(self.expired) + u64::from(self.failing) <= u64::from(self.devices),
@@ -101,6 +115,12 @@ impl Args {
             self.expired,
             self.failing,
             self.devices
+        );
+        anyhow::ensure!(
+            self.kill_after() <= self.acceptable(),
+            "--kill-after {}: the provider will accept no more than {}",
+            self.kill_after(),
+            self.acceptable()
         );
         anyhow::ensure!(
             (0.0..=1.0).contains(&self.transient),

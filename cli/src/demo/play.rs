@@ -46,10 +46,12 @@ pub async fn play(args: &Args, context: &Context) -> Result<Facts, Failure> {
     let (id, presses) = press(&intake).await?;
     let accepted_at = Instant::now();
     output.note(&format!(
-        "broadcast {id} accepted in {:.1} ms; pressed again: answered in {:.1} ms; another text: refused",
-        presses.accept_ms, presses.replay_ms
+        "broadcast {id} accepted in {:.1} ms; pressed again: answered in {:.1} ms; another text: {}",
+        presses.accept_ms,
+        presses.replay_ms,
+        if presses.conflict_refused { "refused" } else { "ACCEPTED" }
     ));
-    let kills = (1..args.devices).contains(&args.kill_after);
+    let kills = args.kill_after() > 0;
     let (counts, kill) = {
         let crash = async {
             let recorded = async || {

@@ -1,9 +1,11 @@
 //! What both services' APIs have in common: errors with details, lists of violations, page tokens, timestamps.
 
+mod calls;
 mod page;
 mod timestamp;
 mod violations;
 
+pub use calls::{CallsLayer, Meter};
 pub use page::{PageFilter, page_size};
 pub use timestamp::{from_timestamp, to_timestamp};
 pub use violations::{Violation, Violations};
@@ -75,4 +77,34 @@ pub fn database_unavailable() -> Status {
 pub fn internal(service: &str) -> Status {
     let message = format!("an internal error: the log of {service} says more");
     refusal(Code::Internal, "INTERNAL", message, &[], |_| {})
+}
+
+/// OVERLOADED: more calls than `what` works on at a time.
+pub fn overloaded(what: &str, limit: usize) -> Status {
+    let message =
+        format!("this {what} already works on {limit} calls, its limit: ask again later, or another one");
+    refusal(Code::ResourceExhausted, "OVERLOADED", message, &[], |details| {
+        details.set_retry_info(Some(RETRY_AFTER));
+        details.add_quota_failure_violation("calls", format!("at most {limit} at a time"));
+    })
+}
+
+/// The errors that tonic makes before a request reaches us, in our own words; ours pass as they are.
+pub fn with_reason(status: Status) -> Status {
+    if !status.details().is_empty() {
+        return status;
+    }
+    match status.code() {
+        // "decoded message length too large: found 100012 bytes, the limit is: 65536 bytes"
+        Code::OutOfRange => {
+            let message = format!("the request is too large: {}", status.message());
+            refusal(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message, &[], |_| {})
+        }
+        // What does not decode, a text that is not UTF-8 for example, is the caller's error and no bug of ours.
+        Code::Internal => {
+            let message = format!("the request cannot be read: {}", status.message());
+            refusal(Code::InvalidArgument, "INVALID_REQUEST", message, &[], |_| {})
+        }
+        _ => status,
+    }
 }

@@ -20,6 +20,13 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the other side may take to answer that before the connection is closed.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// What every server of ours offers beside its own.
+const STANDARD_SERVICES: [&str; 3] = [
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+];
+
 /// A server with the bounds every one of ours has. Deadlines belong to the services; TLS and layers to the caller.
 pub fn server() -> Server {
     Server::builder()
@@ -29,14 +36,15 @@ pub fn server() -> Server {
         .tcp_nodelay(true)
 }
 
-/// Both versions of the reflection service, which older and newer clients ask for. Each lists the services of the
-/// given encoded descriptor sets, standard health, and both versions of reflection itself.
+/// Both versions of the reflection service, which older and newer clients ask for. Each lists `services` of the given
+/// encoded descriptor sets, standard health, and both versions of reflection itself.
 ///
 /// # Errors
 ///
 /// When a descriptor set does not decode.
 pub fn reflection(
     descriptor_sets: &[&'static [u8]],
+    services: &[&'static str],
 ) -> anyhow::Result<(
     v1::ServerReflectionServer<impl v1::ServerReflection + use<>>,
     v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection + use<>>,
@@ -49,8 +57,14 @@ pub fn reflection(
     ];
     let sets: Vec<&'static [u8]> = ours.chain(standard).collect();
     let builder = || {
-        sets.iter()
-            .fold(Builder::configure(), |builder, set| builder.register_encoded_file_descriptor_set(set))
+        let builder = sets
+            .iter()
+            .fold(Builder::configure(), |builder, set| builder.register_encoded_file_descriptor_set(set));
+        // Named one by one: a descriptor set holds the other service's too.
+        services
+            .iter()
+            .chain(&STANDARD_SERVICES)
+            .fold(builder, |builder, name| builder.with_service_name(*name))
     };
     let context = "the gRPC descriptor sets for reflection do not decode";
     Ok((builder().build_v1().context(context)?, builder().build_v1alpha().context(context)?))
@@ -91,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_broken_descriptor_set_is_refused_at_start() {
-        let error = reflection(&[b"\xff\xff"]).err().expect("those bytes are no descriptor set");
+        let error = reflection(&[b"\xff\xff"], &[]).err().expect("those bytes are no descriptor set");
         assert!(error.to_string().contains("descriptor sets"), "{error}");
     }
 }

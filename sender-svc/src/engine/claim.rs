@@ -53,13 +53,16 @@ pub(super) async fn run(engine: Arc<Engine>, settled: mpsc::Sender<Settled>, dra
     while !drain.is_cancelled() {
         // Not cancelled in the middle: a claim that has committed must become known here.
         let wait = match claimer.step().await {
-            Ok(claimed) => {
+            Ok(found) => {
                 if retry > RETRY.0 {
                     tracing::info!("claiming again");
                 }
                 retry = RETRY.0;
-                claimer.idle = claimed == 0;
-                poll = if claimer.idle { (poll * 2).min(POLL.1) } else { POLL.0 };
+                // With every line supplied, nothing is known of the queue.
+                if let Some(batches) = found {
+                    claimer.idle = batches == 0;
+                    poll = if claimer.idle { (poll * 2).min(POLL.1) } else { POLL.0 };
+                }
                 poll
             }
             Err(error) => {
@@ -84,8 +87,8 @@ pub(super) async fn run(engine: Arc<Engine>, settled: mpsc::Sender<Settled>, dra
 }
 
 impl Claimer {
-    /// One claim with its read. Returns how many batches it brought.
-    async fn step(&mut self) -> Result<usize> {
+    /// One claim with its read. Returns how many batches it brought; `None` where no line wanted any.
+    async fn step(&mut self) -> Result<Option<usize>> {
         if self.orphans {
             let held: Vec<_> = self.engine.holdings.leases().iter().map(|l| l.id).collect();
             let released = self.lane.release_beside(&held).await?;
@@ -94,16 +97,21 @@ impl Claimer {
             }
             self.orphans = false;
         }
-        let wants = self.wants();
+        let below = if self.idle { BELOW_FLOOR.1 } else { BELOW_FLOOR.0 };
+        let look_below = self.looked_below.elapsed() >= below;
+        let wants = self.wants(look_below);
         if wants.is_empty() {
-            return Ok(0);
+            return Ok(None);
         }
         let sent = Instant::now();
         let reclaim = self.engine.pulse.may_reclaim().then_some(self.engine.limits.renew_every);
         let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim).await?;
         metrics::claimed(sent.elapsed(), &batches);
+        if look_below {
+            self.looked_below = sent;
+        }
         if batches.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
         self.note_ranks(&batches);
         let unknown = self.engine.holdings.unknown_broadcasts(batches.iter().map(|b| b.broadcast));
@@ -116,15 +124,10 @@ impl Claimer {
         let due = self.lane.read(&ids).await?;
         metrics::read(reading.elapsed());
         self.supply(&batches, due, sent + self.engine.limits.start_window()).await;
-        Ok(batches.len())
+        Ok(Some(batches.len()))
     }
 
-    fn wants(&mut self) -> Vec<Want> {
-        let pause = if self.idle { BELOW_FLOOR.1 } else { BELOW_FLOOR.0 };
-        let look_below = self.looked_below.elapsed() >= pause;
-        if look_below {
-            self.looked_below = Instant::now();
-        }
+    fn wants(&self, look_below: bool) -> Vec<Want> {
         let lines = self.engine.lines.iter();
         lines
             .filter_map(|line| {
@@ -155,21 +158,25 @@ impl Claimer {
     }
 
     /// Hands what was read to the lines; what needs no call goes straight to the flush.
-    async fn supply(&self, batches: &[LeasedBatch], due: Vec<DueDelivery>, start_before: Instant) {
+    async fn supply(&mut self, batches: &[LeasedBatch], due: Vec<DueDelivery>, start_before: Instant) {
         let mut by_batch: HashMap<_, Vec<DueDelivery>> = HashMap::new();
         for delivery in due {
             by_batch.entry(delivery.batch).or_default().push(delivery);
         }
         for lease in batches {
             let due = by_batch.remove(&lease.id).unwrap_or_default();
-            let line = self.engine.lines.iter().find(|line| line.provider == lease.provider);
+            let line = self.engine.lines.iter().find(|line| line.provider == lease.provider).cloned();
             let held = self.engine.holdings.hold(*lease, due.len(), start_before);
             let (Some(line), Some(held)) = (line, held) else {
-                // A broadcast that vanished, or a provider nobody asked for: neither can be.
-                tracing::error!(batch = lease.id.0, "claimed a batch that cannot be worked on");
+                // Its broadcast is not there any more.
+                tracing::error!(
+                    batch = lease.id.0,
+                    "claimed a batch that cannot be worked on; giving it back"
+                );
+                self.orphans = true;
                 continue;
             };
-            self.supply_batch(line, held, due).await;
+            self.supply_batch(&line, held, due).await;
         }
     }
 

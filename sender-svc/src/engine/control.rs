@@ -45,7 +45,7 @@ impl Pulse {
 
     /// Whether batches of others may be taken.
     pub(super) fn may_reclaim(&self) -> bool {
-        self.beat.load(Ordering::Relaxed) > 0
+        self.is_fresh()
             && self
                 .reclaim_from
                 .lock()
@@ -56,6 +56,11 @@ impl Pulse {
     fn beaten(&self, sent: Instant) {
         let micros = u64::try_from(sent.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX);
         self.beat.store(micros.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether the last heartbeat is too long ago: Postgres did not answer, or this process was stopped.
+    fn is_stale(&self) -> bool {
+        self.beat.load(Ordering::Relaxed) > 0 && !self.is_fresh()
     }
 
     /// Postgres did not answer: whoever else lives has lost it too, and gets one period to renew.
@@ -76,6 +81,9 @@ pub(super) async fn run(engine: Arc<Engine>, stop: CancellationToken) {
             () = stop.cancelled() => break,
         }
         control.measure(&engine);
+        if engine.pulse.is_stale() {
+            engine.pulse.lost_postgres(engine.limits.renew_every);
+        }
         match control.tick(&engine, &mut lane, n).await {
             Ok(()) if troubled => {
                 tracing::info!("heartbeat again");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_store::{
-    BroadcastId, DeviceId, Flush, FlushLane, Flushed, Gone, LeasedBatch, Outcome, StoreError, Verdict,
+    BroadcastId, DeadReason, DeviceId, Flush, FlushLane, Flushed, Gone, Outcome, StoreError, Verdict,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ use crate::metrics;
 const MOST_OUTCOMES: usize = 1_000;
 /// How long the first outcome of a flush waits for company.
 const GATHER: Duration = Duration::from_millis(10);
+/// A flush that took too long so many times is halved.
+const SLOW_BEFORE_HALVING: u32 = 2;
 /// After an error of the database.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -60,9 +62,7 @@ pub(super) async fn run(
                 }
             }
             let (flush, permits) = assemble(std::mem::take(&mut gathered));
-            let closed = flush.closed.clone();
             write(&engine, &mut lane, flush, &touched).await;
-            engine.holdings.forget(closed.iter());
             drop(permits);
             engine.claim_now.notify_one();
         }
@@ -93,58 +93,73 @@ fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
     (flush, permits)
 }
 
-/// Writes a flush, however long the database is away. What the database refuses is halved until the one outcome is found
-/// that it does not take, so that this one cannot wedge the rest.
+/// Writes a flush, however long the database is away. One that is too much for it is halved; what it refuses is halved
+/// until the one outcome is found that it does not take, so that this one cannot wedge the rest.
 async fn write(engine: &Engine, lane: &mut FlushLane, flush: Flush, touched: &mpsc::Sender<BroadcastId>) {
     let mut todo = vec![flush];
-    let mut retry = RETRY.0;
-    while let Some(mut flush) = todo.pop() {
+    let (mut retry, mut slow) = (RETRY.0, 0);
+    while let Some(flush) = todo.pop() {
         let began = Instant::now();
-        match lane.flush(&flush).await {
+        let error = match lane.flush(&flush).await {
             Ok(flushed) => {
                 if retry > RETRY.0 {
                     tracing::info!("recording outcomes again");
                 }
-                retry = RETRY.0;
+                (retry, slow) = (RETRY.0, 0);
                 metrics::flushed(began.elapsed(), &flushed);
                 report(&flushed);
+                engine.holdings.forget(flush.closed.iter());
                 for id in flushed.touched {
-                    let _ = touched.send(id).await;
+                    // Not waited for: the sweep completes what does not fit.
+                    let _ = touched.try_send(id);
                 }
+                continue;
             }
-            Err(StoreError::Unavailable(why)) => {
-                if retry == RETRY.0 {
-                    tracing::warn!(
-                        outcomes = flush.outcomes.len(),
-                        "cannot record outcomes, trying again: {why}"
-                    );
-                }
-                todo.push(flush);
-                tokio::time::sleep(retry).await;
-                retry = (retry * 2).min(RETRY.1);
-            }
-            Err(error) if flush.outcomes.len() > 1 => {
-                tracing::error!(
-                    outcomes = flush.outcomes.len(),
-                    "a flush was refused, splitting it: {error}"
-                );
-                let first = Flush {
-                    outcomes: flush.outcomes.drain(..flush.outcomes.len() / 2).collect(),
-                    ..Flush::default()
-                };
-                // Closing comes with the later part, when all outcomes of a batch are in.
-                todo.push(flush);
-                todo.push(first);
-            }
-            Err(error) => {
-                refuse(engine, &flush, &error);
-                let bad: Vec<LeasedBatch> = flush.outcomes.iter().map(|o| o.batch).collect();
-                for later in &mut todo {
-                    later.closed.retain(|closed| !bad.iter().any(|b| b.id == closed.id));
-                }
-            }
+            Err(error) => error,
+        };
+        let refused = matches!(error, StoreError::Data(_));
+        slow += u32::from(matches!(error, StoreError::TooSlow(_)));
+        if flush.outcomes.len() > 1 && (refused || slow >= SLOW_BEFORE_HALVING) {
+            slow = 0;
+            tracing::warn!(outcomes = flush.outcomes.len(), "halving a flush: {error}");
+            // The later half is written last: it closes batches, which have all their outcomes by then.
+            let (first, later) = halves(flush);
+            todo.extend([later, first]);
+            continue;
+        }
+        if retry == RETRY.0 {
+            tracing::error!(outcomes = flush.outcomes.len(), "cannot record outcomes, trying again: {error}");
+        }
+        todo.push(if refused { without_words(flush) } else { flush });
+        tokio::time::sleep(retry).await;
+        retry = (retry * 2).min(RETRY.1);
+    }
+}
+
+fn halves(mut flush: Flush) -> (Flush, Flush) {
+    let outcomes = flush.outcomes.drain(..flush.outcomes.len() / 2).collect();
+    (Flush { outcomes, ..Flush::default() }, flush)
+}
+
+/// An outcome that the database does not take, reduced to what it must take: no provider's words, no device to retire, no
+/// retry. It happens for no input known to us; a dead letter then says so.
+fn without_words(mut flush: Flush) -> Flush {
+    flush.gone.clear();
+    for outcome in &mut flush.outcomes {
+        tracing::error!(
+            broadcast_id = outcome.batch.broadcast.0,
+            device_id = outcome.device.0,
+            "an outcome cannot be recorded as it is"
+        );
+        if outcome.verdict != Verdict::Sent {
+            outcome.verdict = Verdict::Dead {
+                reason: DeadReason::Rejected,
+                code: "unrecordable".to_owned(),
+                detail: String::new(),
+            };
         }
     }
+    flush
 }
 
 fn report(flushed: &Flushed) {
@@ -154,20 +169,5 @@ fn report(flushed: &Flushed) {
             stale = flushed.stale,
             "outcomes of batches that another sender holds, or that were settled before, were dropped"
         );
-    }
-}
-
-/// An outcome that cannot be written. Its batch is not closed, so it is not called again while this sender lives.
-fn refuse(engine: &Engine, flush: &Flush, error: &StoreError) {
-    for outcome in &flush.outcomes {
-        tracing::error!(
-            sender = %engine.sender,
-            broadcast = outcome.batch.broadcast.0,
-            device = outcome.device.0,
-            "an outcome cannot be recorded: {error}"
-        );
-    }
-    if flush.outcomes.is_empty() {
-        tracing::error!(batches = flush.closed.len(), "batches cannot be closed: {error}");
     }
 }

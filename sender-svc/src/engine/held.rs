@@ -100,8 +100,16 @@ impl Holdings {
 
     /// Those of `ids` whose message is not known here.
     pub fn unknown_broadcasts(&self, ids: impl Iterator<Item = BroadcastId>) -> Vec<BroadcastId> {
-        let inner = self.lock();
-        let mut unknown: Vec<_> = ids.filter(|id| !inner.broadcasts.contains_key(id)).collect();
+        let mut inner = self.lock();
+        let mut unknown: Vec<_> = ids
+            .filter(|id| match inner.broadcasts.get_mut(id) {
+                Some((_, used)) => {
+                    *used = Instant::now(); // not forgotten before its batches are held
+                    false
+                }
+                None => true,
+            })
+            .collect();
         unknown.sort_unstable();
         unknown.dedup();
         unknown
@@ -131,7 +139,10 @@ impl Holdings {
             start_before: AtomicU64::new(self.micros(start_before)),
             lost: AtomicBool::new(false),
         });
-        inner.batches.insert(lease.id, held.clone());
+        if let Some(before) = inner.batches.insert(lease.id, held.clone()) {
+            // A lease of ours that ran out, and came back to us: what was queued under it comes with the new one.
+            before.lost.store(true, Ordering::Relaxed);
+        }
         Some(held)
     }
 

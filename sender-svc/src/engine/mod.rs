@@ -25,7 +25,6 @@ use std::time::Duration;
 use bongsu_store::{SenderId, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -78,13 +77,18 @@ struct Engine {
 
 /// Runs until `shutdown`, then drains: nothing new is started, what is in flight is finished and recorded, the rest is
 /// given back.
+///
+/// # Errors
+///
+/// When one of its tasks ended by itself, which only a bug does: better no sender than one that holds work and does not do
+/// it. What it held is taken over like that of a killed one.
 pub async fn run(
     store: Store,
     sender: SenderId,
     limits: Limits,
     lines: Vec<Arc<Line>>,
     shutdown: CancellationToken,
-) {
+) -> anyhow::Result<()> {
     let engine = Arc::new(Engine {
         store,
         sender,
@@ -101,31 +105,42 @@ pub async fn run(
     let stop_control = CancellationToken::new();
     let abandon = CancellationToken::new();
 
-    let control = tokio::spawn(control::run(engine.clone(), stop_control.clone()));
-    let sweep = tokio::spawn(sweep::run(engine.clone(), to_complete));
-    let flush = tokio::spawn(flush::run(engine.clone(), to_flush, touched, abandon.clone()));
+    // Each ends in its time during a drain, and none before.
     let mut starters = JoinSet::new();
     starters.spawn(claim::run(engine.clone(), settled.clone(), shutdown.clone()));
     for line in &engine.lines {
         starters.spawn(call::run(engine.clone(), line.clone(), settled.clone(), shutdown.clone()));
     }
     drop(settled);
+    let mut recorders = JoinSet::new();
+    recorders.spawn(flush::run(engine.clone(), to_flush, touched, abandon.clone()));
+    recorders.spawn(sweep::run(engine.clone(), to_complete));
+    let mut control = JoinSet::new();
+    control.spawn(control::run(engine.clone(), stop_control.clone()));
 
-    shutdown.cancelled().await;
-    let began = Instant::now();
-    while starters.join_next().await.is_some() {}
-    engine.calls.close();
-    engine.calls.wait().await; // each call has its time-out
-    // With the last call the channel's last sender is gone: the flush writes what is left and ends. It only takes longer
-    // where the database is away.
-    let deadline = began + engine.limits.call_timeout + engine.limits.drain_grace;
-    let mut flush = flush;
-    if tokio::time::timeout_at(deadline, &mut flush).await.is_err() {
-        tracing::error!("the database did not take the last outcomes in time; their calls may be made again");
-        abandon.cancel();
-        let _ = flush.await;
+    tokio::select! {
+        biased; // with the shutdown all of them end
+        () = shutdown.cancelled() => {}
+        _ = starters.join_next() => anyhow::bail!("a task that starts calls ended by itself"),
+        _ = recorders.join_next() => anyhow::bail!("a task that records outcomes ended by itself"),
+        _ = control.join_next() => anyhow::bail!("the task that keeps leases ended by itself"),
     }
-    let _ = sweep.await;
+    let drain = async {
+        while starters.join_next().await.is_some() {}
+        engine.calls.close();
+        engine.calls.wait().await;
+        // With the last call the channel's last sender is gone: the flush writes what is left and ends, and the sweep with
+        // it. That only takes longer where the database is away.
+        while recorders.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(engine.limits.call_timeout + engine.limits.drain_grace, drain).await.is_err() {
+        tracing::error!("the drain took too long; calls whose outcome was not recorded may be made again");
+        abandon.cancel();
+        starters.shutdown().await;
+        recorders.shutdown().await;
+    }
     stop_control.cancel();
-    let _ = control.await;
+    // Gives back what is still held.
+    let _ = tokio::time::timeout(engine.limits.drain_grace, control.join_next()).await;
+    Ok(())
 }

@@ -34,13 +34,16 @@ pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<Broadca
                 complete(&engine, &distinct).await
             }
             () = tokio::time::sleep_until(next) => {
-                next = Instant::now() + EVERY.mul_f64(0.75 + 0.5 * rand::random::<f64>());
+                // One step a turn, so that completions do not wait behind a long sweep.
                 let swept = sweep(&mut lane).await;
+                let more = swept.as_ref().is_ok_and(|more| *more);
+                let pause = if more { Duration::ZERO } else { EVERY.mul_f64(0.75 + 0.5 * rand::random::<f64>()) };
+                next = Instant::now() + pause;
                 if swept.is_ok() && hourly <= Instant::now() {
                     hourly = Instant::now() + HOURLY;
                     housekeep(&engine, &mut lane).await
                 } else {
-                    swept
+                    swept.map(|_| ())
                 }
             }
         };
@@ -59,27 +62,21 @@ pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<Broadca
 
 async fn complete(engine: &Engine, ids: &[BroadcastId]) -> bongsu_store::Result<()> {
     for id in engine.store.complete_broadcasts(ids).await? {
-        tracing::info!(broadcast = id.0, "broadcast completed");
+        tracing::info!(broadcast_id = id.0, "broadcast completed");
     }
     Ok(())
 }
 
-async fn sweep(lane: &mut SweepLane) -> bongsu_store::Result<()> {
-    loop {
-        let swept = lane.sweep().await?;
-        if swept.settled > 0 {
-            tracing::info!(
-                deliveries = swept.settled,
-                "settled deliveries of cancelled or expired broadcasts"
-            );
-        }
-        for id in &swept.completed {
-            tracing::info!(broadcast = id.0, "broadcast ended");
-        }
-        if !swept.more {
-            return Ok(());
-        }
+/// One step; true when there is more to do.
+async fn sweep(lane: &mut SweepLane) -> bongsu_store::Result<bool> {
+    let swept = lane.sweep().await?;
+    if swept.settled > 0 {
+        tracing::info!(deliveries = swept.settled, "settled deliveries of cancelled or expired broadcasts");
     }
+    for id in &swept.completed {
+        tracing::info!(broadcast_id = id.0, "broadcast ended");
+    }
+    Ok(swept.more)
 }
 
 async fn housekeep(engine: &Engine, lane: &mut SweepLane) -> bongsu_store::Result<()> {

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+/// A longer pause means as much as this one: no broadcast lives longer.
+const LONGEST_RETRY_AFTER: Duration = bongsu_store::EXPIRY_RANGE.1;
+
 /// The meaning of one call.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +56,11 @@ pub fn of_webhook(status: u16, retry_after: Option<Duration>, detail: String) ->
 /// the answer's own `Date`, where there is one, so that our clock need not be right.
 pub fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+        return Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER));
     }
     let until = httpdate::parse_http_date(value.trim()).ok()?;
     let now = date.and_then(|d| httpdate::parse_http_date(d).ok()).unwrap_or_else(SystemTime::now);
-    Some(until.duration_since(now).unwrap_or_default())
+    Some(until.duration_since(now).unwrap_or_default().min(LONGEST_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -92,6 +95,8 @@ mod tests {
         let date = Some("Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:50:07 GMT", date), Some(Duration::from_secs(30)));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:00 GMT", date), Some(Duration::ZERO));
+        let endless = [u64::MAX.to_string(), "Fri, 31 Dec 9999 23:59:59 GMT".to_owned()];
+        assert!(endless.iter().all(|value| retry_after(value, date) == Some(LONGEST_RETRY_AFTER)));
         assert_eq!(retry_after("soon", date), None);
         assert_eq!(retry_after("-5", date), None);
     }

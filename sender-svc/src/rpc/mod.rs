@@ -117,6 +117,11 @@ impl DeliveryService for Deliveries {
             return Err(status::invalid(&violations));
         }
         let mut rows = self.store.list_dead_letters(&filter).await.map_err(failed)?;
+        if let (true, Some(id)) = (rows.is_empty(), filter.broadcast)
+            && self.store.status(id).await.map_err(failed)?.is_none()
+        {
+            return Err(status::broadcast_not_found(id));
+        }
         let next_page_token =
             page.cut(&mut rows, limit, |l| [l.broadcast.0, l.provider_id.0.into(), l.device.0]);
         let dead_letters = rows.into_iter().map(convert::dead_letter).collect();

@@ -29,11 +29,11 @@ pub fn too_many_watchers(limit: usize) -> Status {
 /// What a failed store operation means to the caller. `doing` says in the log what failed.
 pub fn from_store(error: &StoreError, doing: &str) -> Status {
     match error {
-        StoreError::Unavailable(detail) => {
-            tracing::debug!(doing, detail, "a call failed because the database does not answer in time");
+        StoreError::Unavailable(detail) | StoreError::TooSlow(detail) => {
+            tracing::warn!(doing, detail, "a call failed because the database does not answer in time");
             api::database_unavailable()
         }
-        StoreError::Data(_) | StoreError::Schema(_) | StoreError::Bug(_) => {
+        StoreError::Data(_) | StoreError::Config(_) | StoreError::Schema(_) | StoreError::Bug(_) => {
             tracing::error!(doing, %error, "a call failed by a fault of ours");
             api::internal("sender-svc")
         }

@@ -152,7 +152,7 @@ impl Poller {
                 Ok(None) => return, // deleted: nothing will come
                 Err(error) => {
                     if !troubled {
-                        tracing::warn!(broadcast = self.progress.id.0, "cannot read the status: {error}");
+                        tracing::warn!(broadcast_id = self.progress.id.0, "cannot read the status: {error}");
                     }
                     troubled = true;
                 }

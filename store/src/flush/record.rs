@@ -129,7 +129,7 @@ async fn update_batches(
     recorded: &[&Outcome],
     closed: &HashSet<BatchId>,
 ) -> Result<BTreeSet<BroadcastId>> {
-    // Columns: sent, dead_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, retried.
+    // Columns: sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, retried.
     let mut tallies: BTreeMap<BatchId, [i32; 8]> = closed.iter().map(|id| (*id, [0; 8])).collect();
     for outcome in recorded {
         let column = match &outcome.verdict {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::{Outcome, Verdict};
+use crate::broadcast::EXPIRY_RANGE;
 use crate::error::Result;
 use crate::ids::{BroadcastId, ProviderId, SHARD};
 
@@ -14,6 +15,8 @@ const RETRY_ROUNDING: Duration = Duration::from_millis(100);
 /// A retry batch comes later than asked by a random share of the delay, at most this one, so that retries do not stay in
 /// step; never earlier.
 const RETRY_JITTER: f64 = 0.1;
+/// No retry waits longer than a broadcast can live, whatever a provider asks for.
+const LONGEST_DELAY: Duration = EXPIRY_RANGE.1;
 /// Deliveries in one retry batch at most.
 const RETRY_BATCH_DELIVERIES: usize = 500;
 /// Makes the batches of what is to be tried again.
@@ -80,7 +83,7 @@ impl RetryGroup {
             provider: outcome.batch.provider,
             attempt: outcome.batch.attempt + 1,
             failures: outcome.batch.failures + i32::from(*charged),
-            rounded: after.as_millis().div_ceil(RETRY_ROUNDING.as_millis()),
+            rounded: (*after).min(LONGEST_DELAY).as_millis().div_ceil(RETRY_ROUNDING.as_millis()),
         })
     }
 }

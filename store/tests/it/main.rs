@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod accepting;
 mod devices;
 mod harness;
 mod queue;
+mod stage;

@@ -1,287 +1,15 @@
-//! The queue: accept, fan-out, claim, read, flush, renew, reclaim, sweep.
+//! The queue: claim, read, flush, renew, reclaim, sweep.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bongsu_store::{
-    Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Cancellation, Counts, DeadLetterFilter,
-    DeadReason, DeliveryFilter, DeliveryState, DeviceId, DueDelivery, Expiry, FanOut, Flush, Flushed,
-    LeasedBatch, Message, NewBroadcast, Outcome, Priority, ProviderId, ProviderKind, Registration, SenderId,
-    Store, Verdict, Want,
+    Audience, BroadcastState, Cancellation, DeadLetterFilter, DeadReason, DeliveryFilter, DeliveryState,
+    DueDelivery, FanOut, Flush, LeasedBatch, Outcome, Store, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
-
-const LEASE: Duration = Duration::from_secs(20);
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// A store with one provider and `devices` devices of as many users.
-async fn stage(devices: usize) -> (Store, ProviderId) {
-    let store = harness::store().await;
-    let provider = store.register_provider("push", ProviderKind::Webhook).await.unwrap().unwrap();
-    let registrations: Vec<_> = (0..devices).map(|n| registration(provider, n)).collect();
-    for chunk in registrations.chunks(10_000) {
-        store.import(chunk).await.unwrap();
-    }
-    (store, provider)
-}
-
-fn registration(provider: ProviderId, n: usize) -> Registration {
-    Registration {
-        user_id: format!("user-{n}"),
-        provider_id: provider,
-        token: format!("token-{n}"),
-        installation_id: None,
-        consent: None,
-        topics: vec![],
-    }
-}
-
-fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
-    NewBroadcast {
-        client_id: "test".into(),
-        idempotency_key: key.into(),
-        message: Message { title: "봉수".into(), body: "불이 올랐다".into(), data: BTreeMap::new() },
-        audience,
-        priority: Priority::Normal,
-        expiry: Expiry::After(HOUR),
-        request_hash: [7; 32],
-    }
-}
-
-async fn accept(store: &Store, key: &str, audience: Audience) -> Broadcast {
-    match store.accept(&new_broadcast(key, audience)).await.unwrap() {
-        Acceptance::New(broadcast) => *broadcast,
-        other => panic!("not new: {other:?}"),
-    }
-}
-
-/// Accepts a broadcast to everyone and fans it out whole.
-async fn fanned_out(store: &Store, key: &str) -> BroadcastId {
-    let id = accept(store, key, Audience::Everyone).await.id;
-    fan_out_all(store).await;
-    id
-}
-
-async fn fan_out_all(store: &Store) {
-    while store.fan_out_page().await.unwrap() != FanOut::Idle {}
-}
-
-async fn counts(store: &Store, id: BroadcastId) -> Counts {
-    store.broadcast(id).await.unwrap().unwrap().counts
-}
-
-async fn state(store: &Store, id: BroadcastId) -> BroadcastState {
-    store.broadcast(id).await.unwrap().unwrap().state
-}
-
-/// A sender driven by hand.
-struct Sender {
-    id: SenderId,
-    store: Store,
-    provider: ProviderId,
-}
-
-impl Sender {
-    fn new(store: &Store, provider: ProviderId) -> Self {
-        Self { id: SenderId::random(), store: store.clone(), provider }
-    }
-
-    async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
-        let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
-        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO)).await.unwrap()
-    }
-
-    async fn claim(&self) -> Vec<LeasedBatch> {
-        self.claim_up_to(1_000_000).await
-    }
-
-    async fn read(&self, batches: &[LeasedBatch]) -> Vec<DueDelivery> {
-        let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
-        self.store.claim_lane(self.id).read(&ids).await.unwrap()
-    }
-
-    async fn flush(&self, flush: Flush) -> Flushed {
-        self.store.flush_lane(self.id).flush(&flush).await.unwrap()
-    }
-
-    /// As [`Sender::settle`], and every outcome counts.
-    async fn settle_all(&self, batches: &[LeasedBatch], verdict: impl Fn(DeviceId) -> Verdict) {
-        let flushed = self.settle(batches, verdict).await;
-        assert_eq!((flushed.fenced, flushed.stale), (0, 0));
-    }
-
-    /// Answers everything in `batches` and closes them.
-    async fn settle(&self, batches: &[LeasedBatch], verdict: impl Fn(DeviceId) -> Verdict) -> Flushed {
-        let due = self.read(batches).await;
-        let outcomes = outcomes(batches, &due, verdict);
-        self.flush(Flush { outcomes, closed: batches.to_vec(), gone: vec![] }).await
-    }
-}
-
-fn outcomes(
-    batches: &[LeasedBatch],
-    due: &[DueDelivery],
-    verdict: impl Fn(DeviceId) -> Verdict,
-) -> Vec<Outcome> {
-    due.iter()
-        .map(|d| Outcome {
-            batch: *batches.iter().find(|b| b.id == d.batch).unwrap(),
-            device: d.device,
-            verdict: verdict(d.device),
-        })
-        .collect()
-}
-
-fn retry(after: Duration) -> Verdict {
-    Verdict::Retry { after, code: "503".into(), charged: true }
-}
-
-fn exhausted() -> Verdict {
-    Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: "503".into(), detail: "busy".into() }
-}
-
-#[tokio::test]
-async fn fan_out_makes_one_delivery_per_device_in_pages_and_batches() {
-    let (store, _) = stage(12_345).await;
-    let id = accept(&store, "k", Audience::Everyone).await.id;
-    let mut pages = vec![];
-    while let FanOut::Page { deliveries, finished, .. } = store.fan_out_page().await.unwrap() {
-        pages.push((deliveries, finished));
-    }
-    assert_eq!(pages, [(10_000, false), (2_345, false), (0, true)]);
-    assert_eq!(counts(&store, id).await.total, 12_345);
-    assert_eq!(sql(&store, "SELECT count(*) FROM batch WHERE size > 500").await, 0);
-    assert_eq!(state(&store, id).await, BroadcastState::Delivering);
-}
-
-#[tokio::test]
-async fn devices_registered_after_the_fan_out_began_are_not_part_of_it() {
-    let (store, provider) = stage(10_001).await;
-    let id = accept(&store, "k", Audience::Everyone).await.id;
-    assert!(matches!(store.fan_out_page().await.unwrap(), FanOut::Page { deliveries: 10_000, .. }));
-    store.import(&[registration(provider, 99_999)]).await.unwrap();
-    fan_out_all(&store).await;
-    assert_eq!(counts(&store, id).await.total, 10_001);
-}
-
-#[tokio::test]
-async fn fan_out_by_many_processes_at_once_repeats_and_loses_nothing() {
-    let (store, _) = stage(30_000).await;
-    let mut ids = vec![];
-    for n in 0..3 {
-        ids.push(accept(&store, &format!("k{n}"), Audience::Everyone).await.id);
-    }
-    let workers: Vec<_> = (0..4)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { fan_out_all(&store).await })
-        })
-        .collect();
-    for worker in workers {
-        worker.await.unwrap();
-    }
-    fan_out_all(&store).await;
-    for id in ids {
-        assert_eq!(counts(&store, id).await.total, 30_000);
-    }
-}
-
-#[tokio::test]
-async fn an_audience_without_any_device_completes_at_once_with_a_total_of_zero() {
-    let (store, _) = stage(1).await;
-    let nobody = accept(&store, "users", Audience::users(vec!["nobody".into()])).await;
-    assert_eq!((nobody.state, nobody.counts.total), (BroadcastState::Completed, 0));
-    let topic = accept(&store, "topic", Audience::topics(vec!["empty".into()])).await;
-    fan_out_all(&store).await;
-    assert_eq!(state(&store, topic.id).await, BroadcastState::Completed);
-}
-
-#[tokio::test]
-async fn explicit_audiences_reach_each_device_once_small_and_large() {
-    let (store, _) = stage(1_200).await;
-    let users: Vec<String> = (0..1_200).chain(0..100).map(|n| format!("user-{n}")).collect();
-    let small = accept(&store, "small", Audience::users(users[..300].to_vec())).await;
-    assert_eq!((small.state, small.counts.total), (BroadcastState::Delivering, 300));
-    let large = accept(&store, "large", Audience::users(users)).await;
-    let devices: Vec<_> = store
-        .list_deliveries(&DeliveryFilter {
-            broadcast: small.id,
-            states: vec![],
-            provider: None,
-            after: None,
-            limit: 1_000,
-        })
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|d| d.device)
-        .chain([DeviceId(i64::MAX)])
-        .collect();
-    let listed = accept(&store, "devices", Audience::devices(devices)).await;
-    fan_out_all(&store).await;
-    assert_eq!(counts(&store, large.id).await.total, 1_200);
-    assert_eq!(listed.counts.total, 300);
-}
-
-#[tokio::test]
-async fn topics_reach_their_subscribers_once_even_those_of_several_topics() {
-    let (store, provider) = stage(30).await;
-    let ids: Vec<DeviceId> = store
-        .list_devices(&bongsu_store::DeviceFilter { limit: 100, ..Default::default() })
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|d| d.id)
-        .collect();
-    store.subscribe("news", &ids[..20]).await.unwrap();
-    store.subscribe("sport", &ids[10..25]).await.unwrap();
-    let id = accept(&store, "k", Audience::topics(vec!["sport".into(), "news".into()])).await.id;
-    fan_out_all(&store).await;
-    assert_eq!(counts(&store, id).await.total, 25);
-    let sender = Sender::new(&store, provider);
-    let batches = sender.claim().await;
-    assert_eq!(sender.read(&batches).await.len(), 25);
-}
-
-#[tokio::test]
-async fn the_same_key_from_twenty_callers_at_once_is_one_broadcast() {
-    let (store, _) = stage(3).await;
-    let calls: Vec<_> = (0..20)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { store.accept(&new_broadcast("k", Audience::Everyone)).await.unwrap() })
-        })
-        .collect();
-    let (mut new, mut ids) = (0, BTreeSet::new());
-    for call in calls {
-        match call.await.unwrap() {
-            Acceptance::New(b) => {
-                new += 1;
-                ids.insert(b.id);
-            }
-            Acceptance::Replayed(b) => {
-                ids.insert(b.id);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!((new, ids.len()), (1, 1));
-}
-
-#[tokio::test]
-async fn a_key_with_other_content_is_refused_and_an_old_key_is_answered_after_its_expiry() {
-    let (store, _) = stage(1).await;
-    let id = accept(&store, "k", Audience::Everyone).await.id;
-    let mut other = new_broadcast("k", Audience::Everyone);
-    other.request_hash = [8; 32];
-    assert!(matches!(store.accept(&other).await.unwrap(), Acceptance::KeyReused(of) if of == id));
-    let mut late = new_broadcast("k", Audience::Everyone);
-    late.expiry = Expiry::At(time::OffsetDateTime::now_utc() - HOUR);
-    assert!(matches!(store.accept(&late).await.unwrap(), Acceptance::Replayed(b) if b.id == id));
-    late.idempotency_key = "new".into();
-    assert!(matches!(store.accept(&late).await.unwrap(), Acceptance::ExpiryOutOfRange { .. }));
-}
+use crate::stage::*;
 
 #[tokio::test]
 async fn senders_that_claim_at_once_share_the_work_and_never_a_batch() {
@@ -560,20 +288,6 @@ async fn a_heartbeat_from_before_postgres_started_proves_nothing() {
 }
 
 #[tokio::test]
-async fn consent_withdrawn_or_a_device_replaced_after_fan_out_is_noticed_before_the_call() {
-    let (store, provider) = stage(3).await;
-    fanned_out(&store, "k").await;
-    store.set_consent(&bongsu_store::ConsentOf::User("user-0".into()), false).await.unwrap();
-    let mut other = registration(provider, 1);
-    other.user_id = "somebody else".into();
-    store.register(&other).await.unwrap();
-    let sender = Sender::new(&store, provider);
-    let due = sender.read(&sender.claim().await).await;
-    let callable: Vec<_> = due.iter().filter_map(|d| d.target.as_ref()).map(|t| t.token.as_str()).collect();
-    assert_eq!((due.len(), callable), (3, vec!["token-2"]));
-}
-
-#[tokio::test]
 async fn a_token_called_gone_retires_its_device_unless_it_registered_again_meanwhile() {
     let (store, provider) = stage(2).await;
     fanned_out(&store, "k").await;
@@ -729,16 +443,23 @@ async fn leases_that_ran_out_are_left_alone_while_postgres_was_just_away() {
 }
 
 #[tokio::test]
-async fn migrations_by_several_processes_at_once_are_applied_once() {
-    let store = harness::empty_store().await;
-    let runs: Vec<_> = (0..5)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { store.migrate().await })
-        })
-        .collect();
-    for run in runs {
-        run.await.unwrap().unwrap();
-    }
-    store.check_schema().await.unwrap();
+async fn a_sender_renews_its_own_leases_and_never_reclaims_them() {
+    let (store, provider) = stage(5).await;
+    fanned_out(&store, "k").await;
+    let sender = Sender::new(&store, provider);
+    let held = sender.claim().await;
+    expire_leases(&store).await;
+    assert!(sender.claim().await.is_empty(), "a second lease beside the first would call everybody twice");
+    assert_eq!(store.control_lane(sender.id).renew(&held, LEASE).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_survivor_takes_over_no_more_than_it_asked_for() {
+    let (store, provider) = stage(10_000).await;
+    fanned_out(&store, "k").await;
+    let (victim, survivor) = (Sender::new(&store, provider), Sender::new(&store, provider));
+    assert_eq!(victim.claim().await.len(), 20);
+    expire_leases(&store).await;
+    let taken: i32 = survivor.claim_up_to(2_000).await.iter().map(|b| b.size).sum();
+    assert_eq!(taken, 1_000, "half of it, as for retries");
 }

@@ -5,7 +5,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -14,11 +14,20 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::{metrics, status};
+use super::{draining, overloaded, with_reason};
+
+/// How a service measures its calls; names of metrics are its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    /// The label of a method, by its path; None for what is not ours, and passes untouched.
+    pub label: fn(&str) -> Option<&'static str>,
+    /// A call ended: its label, its code, how long it took.
+    pub record: fn(&'static str, Code, Duration),
+}
 
 /// Wraps the services.
 #[derive(Clone)]
-pub(crate) struct CallsLayer {
+pub struct CallsLayer {
     gate: Arc<Gate>,
 }
 
@@ -27,13 +36,16 @@ struct Gate {
     permits: Arc<Semaphore>,
     limit: usize,
     shutdown: CancellationToken,
+    /// What people call this process: `intake`, `sender`.
+    service: &'static str,
+    meter: Meter,
 }
 
 impl CallsLayer {
-    /// At most `limit` calls at a time, and no new ones after `shutdown`.
-    pub fn new(limit: usize, shutdown: CancellationToken) -> Self {
+    /// At most `limit` calls at a time, and no new ones after `shutdown`. A stream counts until it begins.
+    pub fn new(limit: usize, shutdown: CancellationToken, service: &'static str, meter: Meter) -> Self {
         let permits = Arc::new(Semaphore::new(limit));
-        Self { gate: Arc::new(Gate { permits, limit, shutdown }) }
+        Self { gate: Arc::new(Gate { permits, limit, shutdown, service, meter }) }
     }
 }
 
@@ -47,7 +59,7 @@ impl<S> Layer<S> for CallsLayer {
 
 /// A service behind the gate.
 #[derive(Clone)]
-pub(crate) struct Calls<S> {
+pub struct Calls<S> {
     inner: S,
     gate: Arc<Gate>,
 }
@@ -67,14 +79,15 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(method) = metrics::method(request.uri().path()) else {
+        let meter = self.gate.meter;
+        let Some(method) = (meter.label)(request.uri().path()) else {
             return Box::pin(self.inner.call(request));
         };
         let started = Instant::now();
         let permit = match self.gate.enter() {
             Ok(permit) => permit,
             Err(refusal) => {
-                metrics::call(method, refusal.code(), started.elapsed());
+                (meter.record)(method, refusal.code(), started.elapsed());
                 return Box::pin(std::future::ready(Ok(refusal.into_http())));
             }
         };
@@ -84,11 +97,11 @@ where
             drop(permit);
             // An error comes in the headers; without one there, the call is answered.
             let Some(error) = Status::from_header_map(response.headers()) else {
-                metrics::call(method, Code::Ok, started.elapsed());
+                (meter.record)(method, Code::Ok, started.elapsed());
                 return Ok(response);
             };
-            let told = status::with_reason(error);
-            metrics::call(method, told.code(), started.elapsed());
+            let told = with_reason(error);
+            (meter.record)(method, told.code(), started.elapsed());
             Ok(told.into_http())
         })
     }
@@ -97,8 +110,10 @@ where
 impl Gate {
     fn enter(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Box<Status>> {
         if self.shutdown.is_cancelled() {
-            return Err(Box::new(status::draining()));
+            return Err(Box::new(draining(self.service)));
         }
-        Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Box::new(status::overloaded(self.limit)))
+        Arc::clone(&self.permits)
+            .try_acquire_owned()
+            .map_err(|_| Box::new(overloaded(self.service, self.limit)))
     }
 }

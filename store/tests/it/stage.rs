@@ -1,0 +1,141 @@
+//! What the tests of the queue begin with: devices, broadcasts, and senders driven by hand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bongsu_store::{
+    Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId, DueDelivery,
+    Expiry, FanOut, Flush, Flushed, LeasedBatch, Message, NewBroadcast, Outcome, Priority, ProviderId,
+    ProviderKind, Registration, SenderId, Store, Verdict, Want,
+};
+
+use crate::harness;
+
+pub const LEASE: Duration = Duration::from_secs(20);
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A store with one provider and `devices` devices of as many users.
+pub async fn stage(devices: usize) -> (Store, ProviderId) {
+    let store = harness::store().await;
+    let provider = store.register_provider("push", ProviderKind::Webhook).await.unwrap().unwrap();
+    let registrations: Vec<_> = (0..devices).map(|n| registration(provider, n)).collect();
+    for chunk in registrations.chunks(10_000) {
+        store.import(chunk).await.unwrap();
+    }
+    (store, provider)
+}
+
+pub fn registration(provider: ProviderId, n: usize) -> Registration {
+    Registration {
+        user_id: format!("user-{n}"),
+        provider_id: provider,
+        token: format!("token-{n}"),
+        installation_id: None,
+        consent: None,
+        topics: vec![],
+    }
+}
+
+pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
+    NewBroadcast {
+        client_id: "test".into(),
+        idempotency_key: key.into(),
+        message: Message { title: "봉수".into(), body: "불이 올랐다".into(), data: BTreeMap::new() },
+        audience,
+        priority: Priority::Normal,
+        expiry: Expiry::After(HOUR),
+        request_hash: [7; 32],
+    }
+}
+
+pub async fn accept(store: &Store, key: &str, audience: Audience) -> Broadcast {
+    match store.accept(&new_broadcast(key, audience)).await.unwrap() {
+        Acceptance::New(broadcast) => *broadcast,
+        other => panic!("not new: {other:?}"),
+    }
+}
+
+/// Accepts a broadcast to everyone and fans it out whole.
+pub async fn fanned_out(store: &Store, key: &str) -> BroadcastId {
+    let id = accept(store, key, Audience::Everyone).await.id;
+    fan_out_all(store).await;
+    id
+}
+
+pub async fn fan_out_all(store: &Store) {
+    while store.fan_out_page().await.unwrap() != FanOut::Idle {}
+}
+
+pub async fn counts(store: &Store, id: BroadcastId) -> Counts {
+    store.broadcast(id).await.unwrap().unwrap().counts
+}
+
+pub async fn state(store: &Store, id: BroadcastId) -> BroadcastState {
+    store.broadcast(id).await.unwrap().unwrap().state
+}
+
+/// A sender driven by hand.
+pub struct Sender {
+    pub id: SenderId,
+    pub store: Store,
+    provider: ProviderId,
+}
+
+impl Sender {
+    pub fn new(store: &Store, provider: ProviderId) -> Self {
+        Self { id: SenderId::random(), store: store.clone(), provider }
+    }
+
+    pub async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
+        let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
+        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO)).await.unwrap()
+    }
+
+    pub async fn claim(&self) -> Vec<LeasedBatch> {
+        self.claim_up_to(1_000_000).await
+    }
+
+    pub async fn read(&self, batches: &[LeasedBatch]) -> Vec<DueDelivery> {
+        let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
+        self.store.claim_lane(self.id).read(&ids).await.unwrap()
+    }
+
+    pub async fn flush(&self, flush: Flush) -> Flushed {
+        self.store.flush_lane(self.id).flush(&flush).await.unwrap()
+    }
+
+    /// As [`Sender::settle`], and every outcome counts.
+    pub async fn settle_all(&self, batches: &[LeasedBatch], verdict: impl Fn(DeviceId) -> Verdict) {
+        let flushed = self.settle(batches, verdict).await;
+        assert_eq!((flushed.fenced, flushed.stale), (0, 0));
+    }
+
+    /// Answers everything in `batches` and closes them.
+    pub async fn settle(&self, batches: &[LeasedBatch], verdict: impl Fn(DeviceId) -> Verdict) -> Flushed {
+        let due = self.read(batches).await;
+        let outcomes = outcomes(batches, &due, verdict);
+        self.flush(Flush { outcomes, closed: batches.to_vec(), gone: vec![] }).await
+    }
+}
+
+pub fn outcomes(
+    batches: &[LeasedBatch],
+    due: &[DueDelivery],
+    verdict: impl Fn(DeviceId) -> Verdict,
+) -> Vec<Outcome> {
+    due.iter()
+        .map(|d| Outcome {
+            batch: *batches.iter().find(|b| b.id == d.batch).unwrap(),
+            device: d.device,
+            verdict: verdict(d.device),
+        })
+        .collect()
+}
+
+pub fn retry(after: Duration) -> Verdict {
+    Verdict::Retry { after, code: "503".into(), charged: true }
+}
+
+pub fn exhausted() -> Verdict {
+    Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: "503".into(), detail: "busy".into() }
+}
