@@ -3,7 +3,7 @@
 -- that asked for a pause, and broadcasts that were cancelled or have expired, are passed over here, so that these act at
 -- once.
 --
--- Leases that ran out are taken only when $8 is not null and Postgres has been up for that many seconds: after it was away,
+-- What it holds itself ($9) it renews, and never takes a second time. Leases that ran out are taken only when $8 is not null and Postgres has been up for that many seconds: after it was away,
 -- owners that live get time to renew.
 --
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
@@ -23,7 +23,8 @@ WITH wanted AS MATERIALIZED (
             SELECT b.id, b.size, b.lease_expires_at
             FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
             WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second'
-              AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now() AND b.lease_owner <> $6
+              AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now()
+              AND (b.lease_owner <> $6 OR b.id <> ALL ($9::bigint[]))
               AND b.provider_id = w.provider_id
               AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
             ORDER BY b.lease_expires_at

@@ -1,6 +1,6 @@
--- Gives back what is leased to the sender but not among $3: fresh work at the front of its queue, retries due now.
+-- Gives back what is leased to the sender but not among the leases $3, $4 (batch and epoch): fresh work at the front of its queue, retries due now.
 WITH mine AS MATERIALIZED (
-    SELECT id FROM batch WHERE shard = $1 AND state = 'leased' AND lease_owner = $2 AND id <> ALL ($3::bigint[])
+    SELECT id FROM batch WHERE shard = $1 AND state = 'leased' AND lease_owner = $2 AND NOT EXISTS (SELECT FROM unnest($3::bigint[], $4::bigint[]) AS k(id, epoch) WHERE k.id = batch.id AND k.epoch = lease_epoch)
     ORDER BY id FOR UPDATE
 )
 UPDATE batch b

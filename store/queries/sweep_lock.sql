@@ -5,6 +5,6 @@ FROM broadcast br
 JOIN batch b ON b.broadcast_id = br.id
 WHERE br.id = ANY($3::bigint[]) AND (br.state = 'cancelling' OR br.expires_at <= now())
   AND b.shard = $1 AND b.state <> 'done' AND (b.state <> 'leased' OR b.lease_expires_at <= now())
-ORDER BY b.broadcast_id, b.id
+ORDER BY b.broadcast_id
 LIMIT $2
 FOR UPDATE OF b SKIP LOCKED

@@ -85,13 +85,15 @@ impl Store {
 
 impl ClaimLane {
     /// Leases ready work for `lease`. With `reclaim` also that of leases which ran out, unless Postgres started less than
-    /// that long ago. What is returned has been committed.
+    /// that long ago or the batch is among `held`, which this sender renews. What is returned has been committed.
     pub async fn claim(
         &mut self,
         wants: &[Want],
         lease: Duration,
         reclaim: Option<Duration>,
+        held: &[LeasedBatch],
     ) -> Result<Vec<LeasedBatch>> {
+        let held: Vec<i64> = held.iter().map(|b| b.id.0).collect();
         let providers: Vec<i16> = wants.iter().map(|w| w.provider.0).collect();
         let batches: Vec<i32> = wants.iter().map(|w| w.batches).collect();
         let deliveries: Vec<i32> = wants.iter().map(|w| w.deliveries).collect();
@@ -109,7 +111,8 @@ impl ClaimLane {
                     &floors,
                     owner,
                     lease.as_secs_f64(),
-                    reclaim.map(|up| up.as_secs_f64())
+                    reclaim.map(|up| up.as_secs_f64()),
+                    &held
                 )
                 .fetch_all(connection)
                 .await?)
@@ -161,7 +164,7 @@ impl ClaimLane {
     }
 
     /// Gives back what is leased to this sender beside `held`: a claim whose answer was lost leaves such leases.
-    pub async fn release_beside(&mut self, held: &[BatchId]) -> Result<u64> {
+    pub async fn release_beside(&mut self, held: &[LeasedBatch]) -> Result<u64> {
         let sender = self.sender;
         self.lane.run("release", async |connection| release(connection, sender, held).await).await
     }
@@ -176,11 +179,13 @@ impl ClaimLane {
 pub(crate) async fn release(
     connection: &mut PgConnection,
     sender: SenderId,
-    keep: &[BatchId],
+    keep: &[LeasedBatch],
 ) -> Result<u64> {
-    let keep: Vec<i64> = keep.iter().map(|b| b.0).collect();
-    let released =
-        sqlx::query_file!("queries/lease_release.sql", SHARD, sender.0, &keep).execute(connection).await?;
+    let ids: Vec<i64> = keep.iter().map(|b| b.id.0).collect();
+    let epochs: Vec<i64> = keep.iter().map(|b| b.epoch).collect();
+    let released = sqlx::query_file!("queries/lease_release.sql", SHARD, sender.0, &ids, &epochs)
+        .execute(connection)
+        .await?;
     Ok(released.rows_affected())
 }
 

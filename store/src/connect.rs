@@ -108,7 +108,8 @@ impl Store {
 
     /// Ends the pool's connections.
     pub async fn close(&self) {
-        self.pool.close().await;
+        // It waits for connections in use, and one whose server vanished may be in use for long.
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.pool.close()).await;
     }
 }
 

@@ -5,7 +5,7 @@ use sqlx::{ConnectOptions, Connection};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
@@ -68,9 +68,8 @@ impl Store {
                                     (now() AT TIME ZONE 'UTC')::date + $1::int - 1, interval '1 day') AS day"#,
             PARTITION_DAYS
         )
-        .fetch_one(&self.pool)
-        .await?;
-        Ok(made)
+        .fetch_one(&self.pool);
+        bounded("making partitions", async { Ok(made.await?) }).await
     }
 
     async fn applied_migrations(&self) -> Result<usize> {

@@ -19,7 +19,7 @@ fn the_demo_kills_a_sender_keeps_its_promises_and_leaves_nothing_behind() {
             "--kill-after",
             "200",
         ])
-        .args(["--restart-after-s", "0", "--in-flight", "20", "--provider-dedupe"])
+        .args(["--restart-after-s", "0", "--in-flight", "8", "--provider-dedupe"])
         .env_remove("BONGSU_DATABASE_URL")
         .output()
         .unwrap();

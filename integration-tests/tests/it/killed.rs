@@ -19,6 +19,7 @@ async fn work_of_a_killed_sender_resumes_long_before_its_lease_and_repeats_only_
     let id = world.create(to_everyone("k")).await;
     world.accepted(500).await;
     victim.kill9().await.unwrap();
+    assert!(world.broadcast(id).await.counts.unwrap().sent < 2_000, "killed in the middle");
     let survivor = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
     let counts = world.finish(id).await.counts.unwrap();
     assert_eq!((counts.sent, counts.dead), (2_000, 0));
@@ -37,6 +38,7 @@ async fn a_survivor_takes_over_and_a_provider_that_drops_known_keys_sees_no_dupl
     let id = world.create(to_everyone("k")).await;
     world.accepted(600).await;
     victim.kill9().await.unwrap();
+    assert!(world.broadcast(id).await.counts.unwrap().sent < 3_000, "killed in the middle");
     let counts = world.finish(id).await.counts.unwrap();
     assert_eq!((counts.sent, counts.dead), (3_000, 0));
     let stats = world.stats().await;
@@ -55,6 +57,7 @@ async fn a_sender_that_stops_beyond_its_lease_is_replaced_and_its_late_outcomes_
     world.accepted(200).await;
     // Its session and its lock stay, so only the end of the lease frees its work.
     frozen.signal(Signal::STOP);
+    assert!(world.broadcast(id).await.counts.unwrap().sent < 1_000, "stopped in the middle");
     let survivor = world.stack.spawn_sender(sender(&short)).await.unwrap();
     let counts = world.finish(id).await.counts.unwrap();
     assert_eq!((counts.sent, counts.dead), (1_000, 0));
@@ -76,11 +79,12 @@ async fn an_intake_killed_while_it_fans_out_repeats_nothing_and_loses_nothing() 
     // No sender in this one, so nobody has made the provider known.
     let store = bongsu_store::Store::new(world.stack.database_url(), 2, "test").unwrap();
     store.register_provider("push", bongsu_store::ProviderKind::Webhook).await.unwrap();
-    world.import_good(60_000).await;
+    world.import_good(300_000).await;
     let id = world.create(to_everyone("k")).await;
     let total = async || store.broadcast(bongsu_store::BroadcastId(id)).await.unwrap().unwrap().counts.total;
     until("the fan-out has begun", async || total().await > 0).await;
     world.stack.intake.kill9().await.unwrap();
+    assert!(total().await < 300_000, "killed in the middle");
     // Another process goes on where this one was.
     until("the fan-out has ended", async || {
         store.fan_out_page().await.unwrap() == bongsu_store::FanOut::Idle
@@ -88,6 +92,6 @@ async fn an_intake_killed_while_it_fans_out_repeats_nothing_and_loses_nothing() 
                 == bongsu_store::BroadcastState::Delivering
     })
     .await;
-    assert_eq!(total().await, 60_000);
+    assert_eq!(total().await, 300_000);
     world.stack.stop(vec![]).await;
 }

@@ -24,7 +24,7 @@ async fn books_balance_between_status_database_and_provider() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_status_stream_begins_at_once_never_goes_back_and_ends_with_the_final_state() {
-    let mut world = World::new(Behaviour { latency_ms: 20, ..Default::default() }).await;
+    let mut world = World::new(Behaviour { latency_ms: 100, ..Default::default() }).await;
     world.add_sender(|config| config.in_flight = 50).await;
     world.import_good(2_000).await;
     let id = world.broadcast("k").await.id;
@@ -78,7 +78,7 @@ async fn a_status_stream_of_an_unknown_broadcast_is_not_found_and_one_at_a_drain
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sender_told_to_stop_finishes_its_calls_and_the_next_one_does_the_rest_without_duplicates() {
-    let mut world = World::new(Behaviour { latency_ms: 20, jitter_ms: 10, ..Default::default() }).await;
+    let mut world = World::new(Behaviour { latency_ms: 60, jitter_ms: 10, ..Default::default() }).await;
     world.add_sender(|config| config.in_flight = 64).await;
     world.import_good(3_000).await;
     let id = world.broadcast("k").await.id;

@@ -64,6 +64,7 @@ async fn what_is_not_sent_in_time_ends_expired_and_is_never_called_again() {
     );
     world.sim.behave(json!({"outage": false})).await;
     let before = world.sim.stats().await.calls;
+    assert_eq!(before, 50, "each was tried once, and not again before its time");
     let next = world.broadcast("next").await.id;
     world.finish(next).await;
     assert_eq!(world.sim.stats().await.calls, before + 50, "only the next broadcast was called");

@@ -1,19 +1,27 @@
-//! Health tells the truth, and both reflection versions list both services.
+//! What probes and operators are told is true.
 
 use bongsu_ops::admin::healthcheck;
 use provider_sim::Behaviour;
 use tonic_types::StatusExt as _;
 
-use crate::world::World;
+use crate::world::{World, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_stops_is_not_ready_and_then_gone() {
-    let mut world = World::with_sender(Behaviour::default()).await;
+async fn a_sender_that_drains_says_so_while_it_finishes_its_calls() {
+    let mut world = World::with_sender(Behaviour { hang: true, ..Default::default() }).await;
+    world.import_good(1).await;
+    world.broadcast("k").await;
     let sender = world.take_sender();
     let admin = sender.admin;
-    sender.stop().await;
-    let asked = tokio::task::spawn_blocking(move || healthcheck(admin)).await.unwrap();
-    assert!(asked.is_err());
+    until("a call is under way", async || world.sim.stats().await.hung == 1).await;
+    let stopping = tokio::spawn(sender.stop());
+    until("draining", async || {
+        let asked = tokio::task::spawn_blocking(move || healthcheck(admin)).await.unwrap();
+        asked.is_err_and(|error| format!("{error:#}").contains("draining"))
+    })
+    .await;
+    assert!(!stopping.is_finished(), "the call is still under way");
+    stopping.abort();
     world.stop().await;
 }
 
@@ -39,6 +47,9 @@ async fn metrics_of_both_services_are_served() {
     let text =
         http.get(format!("http://{}/metrics", sender.admin)).send().await.unwrap().text().await.unwrap();
     assert!(text.contains("bongsu_sender_calls_total"), "{text}");
+    let url = format!("http://{}/metrics", world.intake.admin);
+    let text = http.get(url).send().await.unwrap().text().await.unwrap();
+    assert!(text.contains("bongsu_intake_calls_total"), "{text}");
     sender.stop().await;
     world.stop().await;
 }

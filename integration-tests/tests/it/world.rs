@@ -19,13 +19,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
+/// A broadcast that takes longer than this is stuck.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 pub struct World {
     pub database_url: String,
     pub sim: Sim,
     pub broadcasts: BroadcastServiceClient<Channel>,
     pub devices: DeviceServiceClient<Channel>,
     senders: Vec<Running>,
-    intake: Running,
+    pub intake: Running,
 }
 
 /// A service of this process.
@@ -137,9 +140,12 @@ impl World {
             .unwrap()
             .into_inner();
         let mut last = None;
-        while let Some(message) = stream.message().await.unwrap() {
-            last = message.status;
-        }
+        let following = async {
+            while let Some(message) = stream.message().await.unwrap() {
+                last = message.status;
+            }
+        };
+        tokio::time::timeout(PATIENCE, following).await.expect("the broadcast ends");
         let last = last.unwrap();
         check_sums(&last);
         last

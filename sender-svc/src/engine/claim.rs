@@ -20,6 +20,8 @@ use crate::metrics;
 const POLL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 /// After an error of the database.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// Deliveries in a batch until some were seen.
+const FULL_BATCH: usize = 500;
 /// Batches per lane in one claim, whatever their size.
 const MOST_BATCHES: usize = 256;
 /// Fresh work below the floor (see [`Line::floor`]) is looked for this often while there is other work, and while there is
@@ -90,7 +92,7 @@ impl Claimer {
     /// One claim with its read. Returns how many batches it brought; `None` where no line wanted any.
     async fn step(&mut self) -> Result<Option<usize>> {
         if self.orphans {
-            let held: Vec<_> = self.engine.holdings.leases().iter().map(|l| l.id).collect();
+            let held = self.engine.holdings.leases();
             let released = self.lane.release_beside(&held).await?;
             if released > 0 {
                 tracing::info!(batches = released, "gave back leases whose claim had no answer");
@@ -103,9 +105,10 @@ impl Claimer {
         if wants.is_empty() {
             return Ok(None);
         }
+        let held = self.engine.holdings.leases();
         let sent = Instant::now();
         let reclaim = self.engine.pulse.may_reclaim().then_some(self.engine.limits.renew_every);
-        let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim).await?;
+        let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await?;
         metrics::claimed(sent.elapsed(), &batches);
         if look_below {
             self.looked_below = sent;
@@ -114,16 +117,17 @@ impl Claimer {
             return Ok(Some(0));
         }
         self.note_ranks(&batches);
-        let unknown = self.engine.holdings.unknown_broadcasts(batches.iter().map(|b| b.broadcast));
+        // Kept until the batches are held.
+        let (mut works, unknown) = self.engine.holdings.known_broadcasts(batches.iter().map(|b| b.broadcast));
         if !unknown.is_empty() {
-            let works = self.lane.work(&unknown).await?;
-            self.engine.holdings.learn_broadcasts(&works);
+            works.extend(self.engine.holdings.learn_broadcasts(&self.lane.work(&unknown).await?));
         }
         let reading = Instant::now();
         let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
         let due = self.lane.read(&ids).await?;
         metrics::read(reading.elapsed());
         self.supply(&batches, due, sent + self.engine.limits.start_window()).await;
+        drop(works);
         Ok(Some(batches.len()))
     }
 
@@ -132,7 +136,7 @@ impl Claimer {
         lines
             .filter_map(|line| {
                 let deliveries = line.wanted();
-                let size = self.batch_size.get(&line.provider).copied().unwrap_or(1).max(1);
+                let size = self.batch_size.get(&line.provider).copied().unwrap_or(FULL_BATCH).max(1);
                 let batches = deliveries.div_ceil(size).min(MOST_BATCHES);
                 (deliveries > 0).then(|| Want {
                     provider: line.provider,

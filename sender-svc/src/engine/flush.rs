@@ -11,13 +11,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use super::held::HeldBatch;
+use super::held::{HeldBatch, Holdings};
 use crate::metrics;
 
 /// Outcomes in one flush at most.
 const MOST_OUTCOMES: usize = 1_000;
 /// How long the first outcome of a flush waits for company.
 const GATHER: Duration = Duration::from_millis(10);
+/// Code of a dead letter whose own words the database refused.
+const UNRECORDABLE: &str = "unrecordable";
 /// A flush that took too long so many times is halved.
 const SLOW_BEFORE_HALVING: u32 = 2;
 /// After an error of the database.
@@ -130,7 +132,11 @@ async fn write(engine: &Engine, lane: &mut FlushLane, flush: Flush, touched: &mp
         if retry == RETRY.0 {
             tracing::error!(outcomes = flush.outcomes.len(), "cannot record outcomes, trying again: {error}");
         }
-        todo.push(if refused { without_words(flush) } else { flush });
+        if !refused {
+            todo.push(flush);
+        } else if let Some(reduced) = reduced(flush, &engine.holdings) {
+            todo.push(reduced);
+        }
         tokio::time::sleep(retry).await;
         retry = (retry * 2).min(RETRY.1);
     }
@@ -141,25 +147,26 @@ fn halves(mut flush: Flush) -> (Flush, Flush) {
     (Flush { outcomes, ..Flush::default() }, flush)
 }
 
-/// An outcome that the database does not take, reduced to what it must take: no provider's words, no device to retire, no
-/// retry. It happens for no input known to us; a dead letter then says so.
-fn without_words(mut flush: Flush) -> Flush {
-    flush.gone.clear();
-    for outcome in &mut flush.outcomes {
-        tracing::error!(
-            broadcast_id = outcome.batch.broadcast.0,
-            device_id = outcome.device.0,
-            "an outcome cannot be recorded as it is"
-        );
-        if outcome.verdict != Verdict::Sent {
-            outcome.verdict = Verdict::Dead {
-                reason: DeadReason::Rejected,
-                code: "unrecordable".to_owned(),
-                detail: String::new(),
-            };
-        }
+/// A flush of at most one outcome that the database refuses, with less in it. It happens for no input known to us. First
+/// the device is left unretired, then a provider's words are left out and the delivery becomes a dead letter that says so;
+/// in the end the flush is dropped, and its batch with it: whoever takes that next calls again.
+fn reduced(mut flush: Flush, holdings: &Holdings) -> Option<Flush> {
+    if !flush.gone.is_empty() {
+        flush.gone.clear();
+        return Some(flush);
     }
-    flush
+    if let [Outcome { verdict: verdict @ (Verdict::Dead { .. } | Verdict::Retry { .. }), .. }] =
+        &mut flush.outcomes[..]
+        && !matches!(verdict, Verdict::Dead { code, .. } if code == UNRECORDABLE)
+    {
+        let reason = DeadReason::Rejected;
+        *verdict = Verdict::Dead { reason, code: UNRECORDABLE.to_owned(), detail: String::new() };
+        return Some(flush);
+    }
+    let batches: Vec<_> = flush.outcomes.iter().map(|o| o.batch).chain(flush.closed).collect();
+    tracing::error!(?batches, "an outcome cannot be recorded; its batch is given up");
+    holdings.forget(batches.iter());
+    None
 }
 
 fn report(flushed: &Flushed) {
@@ -169,5 +176,47 @@ fn report(flushed: &Flushed) {
             stale = flushed.stale,
             "outcomes of batches that another sender holds, or that were settled before, were dropped"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bongsu_store::{BatchId, LeasedBatch, ProviderId};
+
+    use super::*;
+
+    fn flush(verdict: Verdict) -> Flush {
+        let batch = LeasedBatch {
+            id: BatchId(1),
+            epoch: 1,
+            broadcast: BroadcastId(1),
+            provider: ProviderId(1),
+            attempt: 1,
+            failures: 0,
+            rank: 0,
+            size: 1,
+            reclaims: 0,
+        };
+        let outcomes = vec![Outcome { batch, device: DeviceId(1), verdict }];
+        Flush { outcomes, closed: vec![batch], gone: vec![] }
+    }
+
+    #[test]
+    fn a_refused_outcome_loses_its_words_first_and_never_wedges_the_others() {
+        let holdings = Holdings::new();
+        let retry = Verdict::Retry { after: Duration::MAX, code: "503".into(), charged: true };
+        let plain = reduced(flush(retry), &holdings).expect("a plainer one");
+        assert!(matches!(&plain.outcomes[0].verdict, Verdict::Dead { code, .. } if code == UNRECORDABLE));
+        assert!(reduced(plain, &holdings).is_none());
+        assert!(reduced(flush(Verdict::Sent), &holdings).is_none(), "nothing can be left out of it");
+    }
+
+    #[test]
+    fn batches_are_closed_with_the_later_half() {
+        let mut whole = flush(Verdict::Sent);
+        whole.outcomes.push(whole.outcomes[0].clone());
+        let (first, later) = halves(whole);
+        assert_eq!((first.outcomes.len(), first.closed.len()), (1, 0));
+        assert_eq!((later.outcomes.len(), later.closed.len()), (1, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! What this sender holds: leased batches, the broadcasts they belong to, and until when calls may start.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -98,28 +98,28 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of `ids` whose message is not known here.
-    pub fn unknown_broadcasts(&self, ids: impl Iterator<Item = BroadcastId>) -> Vec<BroadcastId> {
-        let mut inner = self.lock();
-        let mut unknown: Vec<_> = ids
-            .filter(|id| match inner.broadcasts.get_mut(id) {
-                Some((_, used)) => {
-                    *used = Instant::now(); // not forgotten before its batches are held
-                    false
-                }
-                None => true,
-            })
-            .collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        unknown
+    /// The broadcasts of `ids` that are known here, which keeps them so, and the ids of the others.
+    pub fn known_broadcasts(
+        &self,
+        ids: impl Iterator<Item = BroadcastId>,
+    ) -> (Vec<Arc<BroadcastWork>>, Vec<BroadcastId>) {
+        let inner = self.lock();
+        let ids: BTreeSet<_> = ids.collect();
+        let (mut known, mut unknown) = (vec![], vec![]);
+        for id in ids {
+            match inner.broadcasts.get(&id) {
+                Some((work, _)) => known.push(work.clone()),
+                None => unknown.push(id),
+            }
+        }
+        (known, unknown)
     }
 
-    pub fn learn_broadcasts(&self, works: &[Work]) {
+    /// Takes broadcasts in; they stay as long as what is returned.
+    pub fn learn_broadcasts(&self, works: &[Work]) -> Vec<Arc<BroadcastWork>> {
         let mut inner = self.lock();
-        for work in works {
-            inner.broadcasts.insert(work.id, (Arc::new(BroadcastWork::new(work)), Instant::now()));
-        }
+        let works = works.iter().map(|work| Arc::new(BroadcastWork::new(work)));
+        works.inspect(|work| drop(inner.broadcasts.insert(work.id, (work.clone(), Instant::now())))).collect()
     }
 
     /// Takes a batch in, of which `unanswered` deliveries were read. `None` where its broadcast is not known.
@@ -161,8 +161,15 @@ impl Holdings {
         self.lock().batches.values().map(|held| held.lease).collect()
     }
 
+    /// Those that calls are made for.
     pub fn broadcasts(&self) -> Vec<BroadcastId> {
-        self.lock().broadcasts.keys().copied().collect()
+        let inner = self.lock();
+        inner
+            .broadcasts
+            .values()
+            .filter(|(work, _)| Arc::strong_count(work) > 1)
+            .map(|(work, _)| work.id)
+            .collect()
     }
 
     /// After a renewal of `asked` of which `kept` were still ours: extends those, and gives up the others. Returns how many

@@ -88,7 +88,13 @@ impl Sender {
 
     pub async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
         let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
-        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO)).await.unwrap()
+        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO), &[]).await.unwrap()
+    }
+
+    /// As a sender that holds `held`.
+    pub async fn claim_beside(&self, held: &[LeasedBatch]) -> Vec<LeasedBatch> {
+        let want = Want { provider: self.provider, batches: 64, deliveries: 1_000_000, floor: i64::MIN };
+        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO), held).await.unwrap()
     }
 
     pub async fn claim(&self) -> Vec<LeasedBatch> {
