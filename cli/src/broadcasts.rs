@@ -8,6 +8,7 @@ use crate::pages::{Limit, walk};
 use crate::table::Table;
 use crate::view::{BroadcastView, broadcast_columns, broadcast_details, broadcast_row};
 use crate::words;
+use crate::words::parse_id;
 
 /// Broadcasts in a page: their bodies make them large.
 const PAGE: i32 = 100;
@@ -35,7 +36,7 @@ pub struct ListArgs {
 #[derive(Debug, clap::Args)]
 pub struct Id {
     /// Id of the broadcast
-    #[arg(value_name = "BROADCAST")]
+    #[arg(value_name = "BROADCAST", value_parser = parse_id)]
     id: i64,
 }
 

@@ -9,6 +9,7 @@ use crate::table::Table;
 use crate::times::parse_time;
 use crate::view::{DeadLetterView, dead_letter_columns, dead_letter_row};
 use crate::words;
+use crate::words::parse_id;
 
 /// Dead letters in a page: the most the API gives.
 const PAGE: i32 = 1_000;
@@ -22,7 +23,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
     /// Only those of this broadcast
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
     broadcast: Option<i64>,
 
     /// Only those that died of this; repeat for several

@@ -8,6 +8,7 @@ use crate::pages::{Limit, walk};
 use crate::table::Table;
 use crate::view::{DeliveryView, delivery_columns, delivery_row};
 use crate::words;
+use crate::words::parse_id;
 
 /// Deliveries in a page: the most the API gives.
 const PAGE: i32 = 1_000;
@@ -16,6 +17,7 @@ const PAGE: i32 = 1_000;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Id of the broadcast
+    #[arg(value_parser = parse_id)]
     broadcast: i64,
 
     /// Only those in this state; repeat for several

@@ -3,6 +3,15 @@
 use bongsu_proto::v1;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+/// An id of the API, as an argument.
+pub fn parse_id(text: &str) -> Result<i64, String> {
+    match text.trim().parse() {
+        Ok(id) if id > 0 => Ok(id),
+        _ => Err("ids are numbers, such as 63239275003510785: lists show them, and `send` prints its own"
+            .to_owned()),
+    }
+}
+
 /// An enum of the API.
 pub trait Word: TryFrom<i32> + Copy + Send + Sync + 'static {
     /// What the proto file writes before every word.

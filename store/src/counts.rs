@@ -15,9 +15,9 @@ pub struct Counts {
     pub expired: i64,
     pub skipped: i64,
     pub cancelled: i64,
-    /// Failed attempts that led to a further one.
+    /// Attempts that led to a further one: failed, or told to slow down.
     pub retried: i64,
-    /// Pending deliveries that failed at least once.
+    /// Pending deliveries that were called before.
     pub retrying: i64,
 }
 

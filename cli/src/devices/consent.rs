@@ -6,6 +6,7 @@ use bongsu_proto::v1::update_consent_request::Subject;
 use super::print_count;
 use crate::Context;
 use crate::error::Failure;
+use crate::words::parse_id;
 
 /// Set the consent of one device, or of all devices of a user; withdrawn, it holds for broadcasts under way too
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub struct Args {
 #[group(id = "subject", required = true, multiple = false)]
 struct SubjectArgs {
     /// Of this device
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
     device: Option<i64>,
 
     /// Of every live device of this user

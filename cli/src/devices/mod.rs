@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::Context;
 use crate::error::Failure;
 use crate::view::{DeviceView, device_details};
+use crate::words::parse_id;
 
 mod consent;
 mod import;
@@ -32,6 +33,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 pub struct GetArgs {
     /// Id of the device
+    #[arg(value_parser = parse_id)]
     device: i64,
 }
 

@@ -7,6 +7,7 @@ use super::consent::{OnOff, consent_value};
 use crate::Context;
 use crate::error::Failure;
 use crate::view::{DeviceView, RegisteredView, device_details};
+use crate::words::parse_id;
 
 /// Register a device, or refresh its registration
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct UnregisterArgs {
     /// Id of the device
-    #[arg(required_unless_present = "token")]
+    #[arg(required_unless_present = "token", value_parser = parse_id)]
     device: Option<i64>,
 
     /// Name of the provider of --token

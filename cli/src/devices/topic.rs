@@ -7,6 +7,7 @@ use super::print_count;
 use crate::Context;
 use crate::error::Failure;
 use crate::table::number;
+use crate::words::parse_id;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -21,7 +22,7 @@ pub struct Args {
     topic: String,
 
     /// Ids of the devices
-    #[arg(value_name = "DEVICE", required = true)]
+    #[arg(value_name = "DEVICE", required = true, value_parser = parse_id)]
     devices: Vec<i64>,
 }
 

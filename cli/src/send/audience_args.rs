@@ -8,6 +8,8 @@ use anyhow::{Context as _, bail};
 use bongsu_proto::v1;
 use bongsu_proto::v1::audience::Kind;
 
+use crate::words::parse_id;
+
 /// The most users one broadcast may name.
 const MAX_USERS: usize = 100_000;
 /// The longest line of a file of users we read, in bytes: the longest user id, and some room.
@@ -33,7 +35,7 @@ pub struct AudienceArgs {
     users_file: Option<PathBuf>,
 
     /// Exactly this device; repeat for several
-    #[arg(long = "device", value_name = "ID", help_heading = "Audience (one of)")]
+    #[arg(long = "device", value_name = "ID", value_parser = parse_id, help_heading = "Audience (one of)")]
     devices: Vec<i64>,
 }
 

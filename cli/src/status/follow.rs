@@ -24,6 +24,18 @@ const RECONNECT_PATIENCE: Duration = Duration::from_secs(120);
 /// Shows the progress of a broadcast until it has ended, and then its final status on stdout. A sender that stops in
 /// between is waited for; one that is not there at the start is an error.
 pub async fn follow(broadcast_id: i64, context: &Context) -> Result<(), Failure> {
+    tokio::select! {
+        followed = follow_to_the_end(broadcast_id, context) => followed,
+        // Whoever stops watching must not believe to have stopped the broadcast.
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!(
+            "no longer watching; the broadcast goes on: `bongsu status {broadcast_id} --watch` follows it, `bongsu cancel \
+             {broadcast_id}` stops it"
+        )
+        .into()),
+    }
+}
+
+async fn follow_to_the_end(broadcast_id: i64, context: &Context) -> Result<(), Failure> {
     let client = context.servers.sender().await?;
     let mut display = Display::new(context.output);
     let mut delay = FIRST_RECONNECT_DELAY;

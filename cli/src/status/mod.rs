@@ -5,6 +5,7 @@ use bongsu_proto::v1;
 use crate::Context;
 use crate::error::Failure;
 use crate::view::{StatusView, status_text};
+use crate::words::parse_id;
 
 mod follow;
 
@@ -14,6 +15,7 @@ pub use follow::follow;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Id of the broadcast
+    #[arg(value_parser = parse_id)]
     broadcast: i64,
 
     /// Follow it to its end: a bar on a terminal, lines elsewhere; with --json an object per change
