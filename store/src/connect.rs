@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::{ConnectOptions, Connection, Executor, PgPool, SqlStr};
 
 use crate::error::{Result, StoreError};
 
@@ -20,6 +20,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 const WARM_CONNECTIONS: u32 = 4;
 /// How long the client waits for any answer on a lane: longer than the server's own limits, for a server that is gone.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What CreateBroadcast reads, prepared when a connection opens, so that the first operator in a hurry does not wait for it.
+const PREPARED: [&str; 2] =
+    [include_str!("../queries/broadcast_by_key.sql"), include_str!("../queries/broadcast_counts.sql")];
 
 /// The plans of the hot path must not change with the statistics: each of these was seen to pick a plan that reads far
 /// more than the batch at hand once a table had been analysed in mid-run.
@@ -56,6 +60,17 @@ impl Store {
             // Some are open before they are needed: opening one costs more than most calls.
             .min_connections(connections.min(WARM_CONNECTIONS))
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    for statement in PREPARED {
+                        // Without the schema there is nothing to prepare; whoever needs it will hear so.
+                        if connection.prepare(SqlStr::from_static(statement)).await.is_err() {
+                            break;
+                        }
+                    }
+                    Ok(())
+                })
+            })
             .connect_lazy_with(options.clone());
         Ok(Self { pool, options })
     }
