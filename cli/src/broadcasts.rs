@@ -1,4 +1,4 @@
-//! `bongsu broadcasts list|get|cancel`.
+//! `bongsu broadcasts list|get`, and `bongsu pause|resume|cancel`.
 
 use bongsu_proto::v1;
 
@@ -18,6 +18,11 @@ pub enum Command {
     List(ListArgs),
     /// One broadcast with all its fields
     Get(Id),
+    /// Stop the calls of a broadcast until it is resumed
+    Pause(Id),
+    /// Go on with a paused broadcast
+    Resume(Id),
+    /// Stop a broadcast for good
     Cancel(Id),
 }
 
@@ -32,7 +37,7 @@ pub struct ListArgs {
     limit: Limit,
 }
 
-/// Stop a broadcast: calls already in flight end as their provider answers, everything else is not sent
+/// Which broadcast
 #[derive(Debug, clap::Args)]
 pub struct Id {
     /// Id of the broadcast
@@ -44,6 +49,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args, context).await,
         Command::Get(id) => get(id, context).await,
+        Command::Pause(id) => pause(id, context).await,
+        Command::Resume(id) => resume(id, context).await,
         Command::Cancel(id) => cancel(id, context).await,
     }
 }
@@ -73,6 +80,20 @@ async fn get(Id { id }: Id, context: &Context) -> Result<(), Failure> {
     let client = context.servers.intake().await?;
     let request = v1::GetBroadcastRequest { broadcast_id: id };
     let answer = client.call("get the broadcast", client.broadcasts().get_broadcast(request)).await?;
+    print(&answer.broadcast.unwrap_or_default(), context)
+}
+
+pub async fn pause(Id { id }: Id, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let request = v1::PauseBroadcastRequest { broadcast_id: id };
+    let answer = client.call("pause the broadcast", client.broadcasts().pause_broadcast(request)).await?;
+    print(&answer.broadcast.unwrap_or_default(), context)
+}
+
+pub async fn resume(Id { id }: Id, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let request = v1::ResumeBroadcastRequest { broadcast_id: id };
+    let answer = client.call("resume the broadcast", client.broadcasts().resume_broadcast(request)).await?;
     print(&answer.broadcast.unwrap_or_default(), context)
 }
 

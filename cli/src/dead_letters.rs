@@ -1,12 +1,16 @@
-//! `bongsu dead-letters list`.
+//! `bongsu dead-letters list|replay`.
+
+use std::time::Duration;
 
 use bongsu_proto::v1;
+use serde_json::json;
 
 use crate::Context;
 use crate::error::Failure;
 use crate::pages::{Limit, walk};
-use crate::table::Table;
-use crate::times::parse_time;
+use crate::status::follow;
+use crate::table::{Table, number};
+use crate::times::{parse_span, parse_time};
 use crate::view::{DeadLetterView, dead_letter_columns, dead_letter_row};
 use crate::words;
 use crate::words::parse_id;
@@ -17,6 +21,7 @@ const PAGE: i32 = 1_000;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     List(ListArgs),
+    Replay(ReplayArgs),
 }
 
 /// Deliveries that will not be tried again, newest broadcast first
@@ -50,7 +55,87 @@ pub struct ListArgs {
     limit: Limit,
 }
 
-pub async fn run(Command::List(args): Command, context: &Context) -> Result<(), Failure> {
+/// Send dead letters again, as a broadcast of its own with the same message
+///
+/// Each is taken up by one replay only, and sending again with the same --key is harmless. Devices that are retired, or
+/// without consent by now, are left out.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// Whose dead letters
+    #[arg(value_name = "BROADCAST", value_parser = parse_id)]
+    broadcast: i64,
+
+    /// Only those that died of this; repeat for several [default: all but unconfirmed, which a provider may have accepted]
+    #[arg(long = "reason", value_name = "REASON", value_parser = words::parser::<v1::DeadReason>())]
+    reasons: Vec<v1::DeadReason>,
+
+    /// Only those whose last attempt ended with exactly this code: an HTTP status, "timeout", …
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+
+    /// Only those of this provider
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+
+    /// Idempotency key of the replay [default: a new UUID, told on stderr]
+    #[arg(long)]
+    key: Option<String>,
+
+    /// How long it is worth sending, such as 1h30m [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    ttl: Option<Duration>,
+
+    /// Tell how many there are, and send nothing
+    #[arg(long, conflicts_with = "watch")]
+    validate_only: bool,
+
+    /// Follow it to its end, like `bongsu status --watch`
+    #[arg(long, short)]
+    watch: bool,
+}
+
+pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list(args, context).await,
+        Command::Replay(args) => replay(args, context).await,
+    }
+}
+
+async fn replay(args: ReplayArgs, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.sender().await?;
+    let output = context.output;
+    let key = args.key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+    if args.key.is_none() && !args.validate_only {
+        // Before the call: whatever happens to us or to the answer, the call can be repeated.
+        let note = format!("idempotency key: {key} (to ask again: --key {key})");
+        output.note_with(&note, json!({ "idempotency_key": key }));
+    }
+    let request = v1::ReplayDeadLettersRequest {
+        replay_id: key,
+        broadcast_id: args.broadcast,
+        reasons: args.reasons.iter().map(|reason| *reason as i32).collect(),
+        code: args.code.unwrap_or_default(),
+        provider: args.provider.unwrap_or_default(),
+        ttl: args.ttl.map(|ttl| prost_types::Duration {
+            seconds: ttl.as_secs().try_into().unwrap_or(i64::MAX),
+            nanos: 0,
+        }),
+        validate_only: args.validate_only,
+    };
+    let answer = client.call("replay dead letters", client.deliveries().replay_dead_letters(request)).await?;
+    if args.validate_only {
+        let matching = answer.matching;
+        let text = format!("{} would be sent again\n", number(matching));
+        return output.either(&json!({ "matching": matching }), || text);
+    }
+    let id = answer.broadcast_id;
+    let again = if answer.replayed { "was asked for before: it" } else { "of its dead letters" };
+    let text = format!("the replay {again} is broadcast {id}  (bongsu status {id} --watch)\n");
+    output.either(&json!({ "broadcast_id": id.to_string(), "replayed": answer.replayed }), || text)?;
+    if args.watch { follow(id, context).await } else { Ok(()) }
+}
+
+async fn list(args: ListArgs, context: &Context) -> Result<(), Failure> {
     let client = context.servers.sender().await?;
     let output = context.output;
     let filter = v1::ListDeadLettersRequest {

@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::output::Output;
 
 mod broadcasts;
+pub mod chaos;
 mod client;
 mod completions;
 mod dead_letters;
@@ -21,6 +22,7 @@ mod deliveries;
 mod demo;
 mod dev;
 mod devices;
+mod doctor;
 mod error;
 mod migrate;
 mod output;
@@ -58,18 +60,25 @@ enum Command {
     Dev(dev::Args),
     Send(send::Args),
     Status(status::Args),
-    /// Broadcasts: list, get, cancel
+    /// Broadcasts: list, get, pause, resume, cancel
     #[command(subcommand)]
     Broadcasts(broadcasts::Command),
+    /// Stop the calls of a broadcast until it is resumed; calls already in flight are finished
+    Pause(broadcasts::Id),
+    /// Go on with a paused broadcast
+    Resume(broadcasts::Id),
+    /// Stop a broadcast for good: calls already in flight end as their provider answers, everything else is not sent
     Cancel(broadcasts::Id),
     Deliveries(deliveries::Args),
     /// Devices: list, get, register, import, consent, topics
     #[command(subcommand)]
     Devices(devices::Command),
-    /// Deliveries that were given up
+    /// Deliveries that were given up: list, replay
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
     Migrate(migrate::Args),
+    Doctor(doctor::Args),
+    Chaos(chaos::Args),
     Completions(completions::Args),
 }
 
@@ -117,11 +126,15 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Send(args) => send::run(args, context).await,
         Command::Status(args) => status::run(args, context).await,
         Command::Broadcasts(command) => broadcasts::run(command, context).await,
+        Command::Pause(id) => broadcasts::pause(id, context).await,
+        Command::Resume(id) => broadcasts::resume(id, context).await,
         Command::Cancel(id) => broadcasts::cancel(id, context).await,
         Command::Deliveries(args) => deliveries::run(args, context).await,
         Command::Devices(command) => devices::run(command, context).await,
         Command::DeadLetters(command) => dead_letters::run(command, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
+        Command::Doctor(args) => doctor::run(args, context).await,
+        Command::Chaos(args) => chaos::run(args, context).await,
         Command::Completions(args) => completions::run(&args, context),
     }
 }

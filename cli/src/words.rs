@@ -33,6 +33,7 @@ macro_rules! words {
 words! {
     BroadcastState "BROADCAST_STATE_",
     Priority "PRIORITY_",
+    Guarantee "GUARANTEE_",
     DeliveryState "DELIVERY_STATE_",
     DeadReason "DEAD_REASON_",
     RetireReason "RETIRE_REASON_",
@@ -79,6 +80,9 @@ mod tests {
         let parser = parser::<v1::DeliveryState>();
         let words: Vec<String> =
             parser.possible_values().expect("a list").map(|value| value.get_name().to_owned()).collect();
-        assert_eq!(words, ["pending", "sent", "dead", "expired", "skipped", "cancelled"]);
+        assert_eq!(
+            words,
+            ["pending", "sent", "dead", "expired", "skipped", "cancelled", "sending", "unconfirmed"]
+        );
     }
 }

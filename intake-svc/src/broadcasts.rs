@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bongsu_ops::api::{self, PageFilter, Violations, page_size};
 use bongsu_proto::v1::broadcast_service_server::BroadcastService;
 use bongsu_proto::v1::{
-    CancelBroadcastRequest, CancelBroadcastResponse, CreateBroadcastRequest, CreateBroadcastResponse,
+    self, CancelBroadcastRequest, CancelBroadcastResponse, CreateBroadcastRequest, CreateBroadcastResponse,
     GetBroadcastRequest, GetBroadcastResponse, ListBroadcastsRequest, ListBroadcastsResponse,
+    PauseBroadcastRequest, PauseBroadcastResponse, ResumeBroadcastRequest, ResumeBroadcastResponse,
 };
 use bongsu_store::{
-    Acceptance, BroadcastFilter, BroadcastId, BroadcastState, Cancellation, Check, NewBroadcast, Store,
+    Acceptance, BroadcastFilter, BroadcastId, BroadcastState, Check, Controlled, NewBroadcast, Store,
+    StoreError,
 };
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::Notify;
@@ -77,22 +79,50 @@ impl BroadcastService for Broadcasts {
         Ok(Response::new(ListBroadcastsResponse { broadcasts, next_page_token }))
     }
 
+    async fn pause_broadcast(
+        &self,
+        request: Request<PauseBroadcastRequest>,
+    ) -> Result<Response<PauseBroadcastResponse>, Status> {
+        let id = BroadcastId(request.into_inner().broadcast_id);
+        let outcome = self.store.pause_broadcast(id).await;
+        let broadcast = controlled(id, "paused", outcome)?;
+        Ok(Response::new(PauseBroadcastResponse { broadcast }))
+    }
+
+    async fn resume_broadcast(
+        &self,
+        request: Request<ResumeBroadcastRequest>,
+    ) -> Result<Response<ResumeBroadcastResponse>, Status> {
+        let id = BroadcastId(request.into_inner().broadcast_id);
+        let outcome = self.store.resume_broadcast(id).await;
+        let broadcast = controlled(id, "resumed", outcome)?;
+        Ok(Response::new(ResumeBroadcastResponse { broadcast }))
+    }
+
     async fn cancel_broadcast(
         &self,
         request: Request<CancelBroadcastRequest>,
     ) -> Result<Response<CancelBroadcastResponse>, Status> {
         let id = BroadcastId(request.into_inner().broadcast_id);
-        let outcome =
-            self.store.cancel_broadcast(id).await.map_err(|e| status::from_store(&e, "CancelBroadcast"))?;
-        match outcome {
-            Cancellation::Done(broadcast) => {
-                tracing::info!(broadcast_id = id.0, "broadcast cancelled");
-                let broadcast = Some(convert::broadcast(*broadcast));
-                Ok(Response::new(CancelBroadcastResponse { broadcast }))
-            }
-            Cancellation::Completed(broadcast) => Err(status::broadcast_final(&broadcast)),
-            Cancellation::NotFound => Err(status::broadcast_not_found(id)),
+        let outcome = self.store.cancel_broadcast(id).await;
+        let broadcast = controlled(id, "cancelled", outcome)?;
+        Ok(Response::new(CancelBroadcastResponse { broadcast }))
+    }
+}
+
+/// What became of a request that a broadcast be `asked`.
+fn controlled(
+    id: BroadcastId,
+    asked: &str,
+    outcome: Result<Controlled, StoreError>,
+) -> Result<Option<v1::Broadcast>, Status> {
+    match outcome.map_err(|e| status::from_store(&e, asked))? {
+        Controlled::Done(broadcast) => {
+            tracing::info!(broadcast_id = id.0, "broadcast {asked}");
+            Ok(Some(convert::broadcast(*broadcast)))
         }
+        Controlled::TooLate(broadcast) => Err(status::broadcast_final(&broadcast, asked)),
+        Controlled::NotFound => Err(status::broadcast_not_found(id)),
     }
 }
 

@@ -3,7 +3,8 @@
 use bongsu_ops::api::to_timestamp;
 use bongsu_proto::v1;
 use bongsu_store::{
-    AudienceSummary, Broadcast, BroadcastState, Counts, Device, Message, NewBroadcast, Priority, RetireReason,
+    AudienceSummary, Broadcast, BroadcastState, Counts, Device, Guarantee, Message, NewBroadcast, Priority,
+    RetireReason,
 };
 use time::OffsetDateTime;
 
@@ -22,6 +23,8 @@ pub(crate) fn broadcast(b: Broadcast) -> v1::Broadcast {
         settle_time: b.settled_at.map(to_timestamp),
         counts: Some(counts(&b.counts)),
         idempotency_key: b.idempotency_key,
+        paused: b.paused,
+        guarantee: guarantee(b.guarantee).into(),
     }
 }
 
@@ -39,7 +42,9 @@ pub(crate) fn unstored(new: NewBroadcast, now: OffsetDateTime, expires_at: Offse
         message: new.message,
         audience: summary,
         priority: new.priority,
+        guarantee: new.guarantee,
         state: BroadcastState::Accepted,
+        paused: false,
         created_at: now,
         expires_at,
         settled_at: None,
@@ -94,6 +99,13 @@ fn priority(priority: Priority) -> v1::Priority {
     }
 }
 
+fn guarantee(guarantee: Guarantee) -> v1::Guarantee {
+    match guarantee {
+        Guarantee::AtLeastOnce => v1::Guarantee::AtLeastOnce,
+        Guarantee::AtMostOnce => v1::Guarantee::AtMostOnce,
+    }
+}
+
 fn retire_reason(reason: RetireReason) -> v1::RetireReason {
     match reason {
         RetireReason::Requested => v1::RetireReason::Requested,
@@ -107,6 +119,7 @@ fn audience(summary: AudienceSummary) -> v1::AudienceSummary {
     let kind = match summary {
         AudienceSummary::Everyone => Kind::Everyone(v1::EveryoneAudience {}),
         AudienceSummary::Topics(topics) => Kind::Topics(v1::TopicAudience { topics }),
+        AudienceSummary::DeadLetters(id) => Kind::ReplayOf(id.0),
         AudienceSummary::Users(count) => Kind::UserCount(count),
         AudienceSummary::Devices(count) => Kind::DeviceCount(count),
     };
@@ -127,5 +140,6 @@ fn counts(c: &Counts) -> v1::DeliveryCounts {
         dead_rejected: c.dead_rejected,
         dead_attempts_exhausted: c.dead_attempts_exhausted,
         retried: c.retried,
+        unconfirmed: c.unconfirmed,
     }
 }

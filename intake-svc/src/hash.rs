@@ -52,6 +52,11 @@ pub(crate) fn of_request(request: &CreateBroadcastRequest) -> [u8; 32] {
             form.number(moment.nanos.into());
         }
     }
+    // Younger than the form: left out where it is not given, so that older requests keep their hash.
+    if request.guarantee != 0 {
+        form.text("guarantee");
+        form.number(request.guarantee.into());
+    }
     form.finish()
 }
 
@@ -139,6 +144,8 @@ mod tests {
             changed(|r| r.data = [("x".into(), "2".into())].into()),
             changed(|r| r.data.clear()),
             changed(|r| r.priority = 2),
+            changed(|r| r.guarantee = 1),
+            changed(|r| r.guarantee = 2),
             changed(|r| r.audience = None),
             changed(|r| r.expiry = Some(Expiry::Ttl(day))),
             changed(|r| r.expiry = Some(Expiry::ExpireTime(moment))),

@@ -25,10 +25,12 @@ const DELIVERIES: &str = "bongsu_intake_fan_out_deliveries_total";
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
 
 /// Calls that are counted: path and label.
-const METHODS: [(&str, &str); 12] = [
+const METHODS: [(&str, &str); 14] = [
     ("/bongsu.v1.BroadcastService/CreateBroadcast", "CreateBroadcast"),
     ("/bongsu.v1.BroadcastService/GetBroadcast", "GetBroadcast"),
     ("/bongsu.v1.BroadcastService/ListBroadcasts", "ListBroadcasts"),
+    ("/bongsu.v1.BroadcastService/PauseBroadcast", "PauseBroadcast"),
+    ("/bongsu.v1.BroadcastService/ResumeBroadcast", "ResumeBroadcast"),
     ("/bongsu.v1.BroadcastService/CancelBroadcast", "CancelBroadcast"),
     ("/bongsu.v1.DeviceService/RegisterDevice", "RegisterDevice"),
     ("/bongsu.v1.DeviceService/UnregisterDevice", "UnregisterDevice"),

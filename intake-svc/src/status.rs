@@ -67,10 +67,14 @@ pub(crate) fn idempotency_key_reused(key: &str, existing: BroadcastId) -> Status
     })
 }
 
-/// BROADCAST_FINAL: it has ended, so it cannot be cancelled.
-pub(crate) fn broadcast_final(broadcast: &Broadcast) -> Status {
-    let state = if broadcast.state == BroadcastState::Cancelled { "cancelled" } else { "completed" };
-    let message = format!("broadcast {} is {state}: it has ended and cannot be cancelled", broadcast.id);
+/// BROADCAST_FINAL: it has ended, or is about to, so it cannot be `asked` ("paused", say) any more.
+pub(crate) fn broadcast_final(broadcast: &Broadcast, asked: &str) -> Status {
+    let state = match broadcast.state {
+        BroadcastState::Cancelled => "cancelled",
+        BroadcastState::Cancelling => "cancelling",
+        _ => "completed",
+    };
+    let message = format!("broadcast {} is {state}: it cannot be {asked} any more", broadcast.id);
     let metadata = [("broadcast_id", broadcast.id.to_string()), ("state", state.to_owned())];
     refusal(Code::FailedPrecondition, "BROADCAST_FINAL", message.clone(), &metadata, |details| {
         details.add_precondition_failure_violation("STATE", format!("broadcasts/{}", broadcast.id), message);

@@ -13,11 +13,12 @@ use crate::engine::line::Line;
 use crate::provider::Answer;
 
 /// Calls of the API that are counted: path and label.
-const METHODS: [(&str, &str); 4] = [
+const METHODS: [(&str, &str); 5] = [
     ("/bongsu.v1.DeliveryService/StreamStatus", "StreamStatus"),
     ("/bongsu.v1.DeliveryService/GetStatus", "GetStatus"),
     ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
     ("/bongsu.v1.DeliveryService/ListDeadLetters", "ListDeadLetters"),
+    ("/bongsu.v1.DeliveryService/ReplayDeadLetters", "ReplayDeadLetters"),
 ];
 
 /// How calls of the API are measured.
@@ -72,6 +73,14 @@ pub fn describe() {
     );
     describe_gauge!("bongsu_sender_calls_in_flight", "Calls under way, by provider");
     describe_gauge!("bongsu_sender_deliveries_queued", "Deliveries waiting here for a call, by provider");
+    describe_gauge!(
+        "bongsu_sender_provider_parked",
+        "1 while the provider fails as a whole and only probes are made, by provider"
+    );
+    describe_counter!(
+        "bongsu_sender_probes_total",
+        "Probes of parked providers made here, by whether they were answered"
+    );
     describe_gauge!("bongsu_sender_status_streams", "Status streams served");
 }
 
@@ -121,9 +130,18 @@ pub fn holding(lines: &[Arc<Line>], unrecorded: usize) {
     gauge!("bongsu_sender_calls_unrecorded").set(unrecorded as f64);
     for line in lines {
         gauge!("bongsu_sender_calls_in_flight", "provider" => line.name.clone()).set(line.in_flight() as f64);
+        gauge!("bongsu_sender_provider_parked", "provider" => line.name.clone())
+            .set(f64::from(u8::from(line.breaker.is_parked())));
         gauge!("bongsu_sender_deliveries_queued", "provider" => line.name.clone())
             .set(line.queue.len() as f64);
     }
+}
+
+/// A probe was answered, or not.
+pub fn probe(provider: &str, works: bool) {
+    let outcome = if works { "works" } else { "fails" };
+    counter!("bongsu_sender_probes_total", "provider" => provider.to_string(), "outcome" => outcome)
+        .increment(1);
 }
 
 pub fn watchers(count: usize) {

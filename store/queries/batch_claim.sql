@@ -1,10 +1,10 @@
 -- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that are due, each up
 -- to half of its free deliveries $4, then fresh work in rank order from its floor $5; never more than $3 batches a lane. Providers
--- that asked for a pause, and broadcasts that were cancelled or have expired, are passed over here, so that these act at
--- once.
+-- that are parked or asked for a pause, and broadcasts that were paused or cancelled or have expired, are passed over here,
+-- so that these act at once.
 --
--- What it holds itself ($9) it renews, and never takes a second time. Leases that ran out are taken only when $8 is not null and Postgres has been up for that many seconds: after it was away,
--- owners that live get time to renew.
+-- What it holds itself ($9) it renews, and never takes a second time. Leases that ran out are taken only when $8 is not
+-- null and Postgres has been up for that many seconds: after it was away, owners that live get time to renew.
 --
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
 -- Rows that others hold are skipped, so a claim never waits.
@@ -12,7 +12,7 @@ WITH wanted AS MATERIALIZED (
     SELECT w.provider_id, w.batches, w.deliveries, w.floor
     FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[]) AS w(provider_id, batches, deliveries, floor)
     JOIN provider p ON p.id = w.provider_id
-    WHERE p.held_until IS NULL OR p.held_until <= now()
+    WHERE p.parked_since IS NULL AND (p.held_until IS NULL OR p.held_until <= now())
 ), expired AS MATERIALIZED (
     SELECT provider_id, id, size
     FROM (
@@ -26,7 +26,7 @@ WITH wanted AS MATERIALIZED (
               AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now()
               AND (b.lease_owner <> $6 OR b.id <> ALL ($9::bigint[]))
               AND b.provider_id = w.provider_id
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.lease_expires_at
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED
@@ -43,7 +43,7 @@ WITH wanted AS MATERIALIZED (
             SELECT b.id, b.size, b.next_attempt_at
             FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
             WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'waiting' AND b.next_attempt_at <= now()
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.next_attempt_at
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED
@@ -63,7 +63,7 @@ WITH wanted AS MATERIALIZED (
             SELECT b.id, b.size, b.rank
             FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
             WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'ready' AND b.rank >= w.floor
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now()
+              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.rank, b.id
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED

@@ -1,14 +1,14 @@
 -- As batch_read_range.sql, for batches that name their devices one by one: retries, and audiences of users.
 SELECT b.id AS "batch!: BatchId", d.device_id AS "device!: DeviceId", v.token AS "token?", v.registered_at AS "registered_at?",
-       coalesce(v.sendable, false) AS "sendable!"
+       coalesce(v.sendable, false) AS "sendable!", d.state = 'sending' AS "interrupted!"
 FROM batch b
 CROSS JOIN LATERAL unnest(b.device_ids) AS l(device_id)
 CROSS JOIN LATERAL (
-    SELECT d.device_id
+    SELECT d.device_id, d.state
     FROM delivery d
     WHERE d.broadcast_id = b.broadcast_id AND d.shard = $1 AND d.provider_id = b.provider_id
       AND d.device_id = l.device_id
-      AND d.state = 'pending' AND d.attempts = b.attempt - 1
+      AND d.state IN ('pending', 'sending') AND d.attempts = b.attempt - 1
     OFFSET 0
 ) AS d
 LEFT JOIN LATERAL (

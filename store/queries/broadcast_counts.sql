@@ -2,19 +2,20 @@
 -- so one snapshot: a broadcast that becomes final meanwhile is seen before or after, never both.
 SELECT c.broadcast_id AS "broadcast_id!: BroadcastId", c.provider_id AS "provider_id!: ProviderId", p.name AS provider,
        CASE WHEN p.held_until > now() THEN p.held_until END AS held_until,
+       p.parked_since, p.parked_code,
        c.total AS "total!", c.sent AS "sent!", c.dead_attempts_exhausted AS "dead_attempts_exhausted!",
        c.dead_unregistered AS "dead_unregistered!", c.dead_rejected AS "dead_rejected!", c.expired AS "expired!",
-       c.skipped AS "skipped!", c.cancelled AS "cancelled!", c.retried AS "retried!", c.retrying AS "retrying!"
+       c.skipped AS "skipped!", c.cancelled AS "cancelled!", c.unconfirmed AS "unconfirmed!", c.retried AS "retried!", c.retrying AS "retrying!"
 FROM (
     SELECT broadcast_id, provider_id, total, sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped,
-           cancelled, retried, 0::bigint AS retrying
+           cancelled, unconfirmed, retried, 0::bigint AS retrying
     FROM broadcast_tally
     WHERE broadcast_id = ANY($1::bigint[])
     UNION ALL
     SELECT b.broadcast_id, b.provider_id,
            coalesce(sum(b.size) FILTER (WHERE b.attempt = 1), 0),
            sum(b.sent), sum(b.dead_attempts_exhausted), sum(b.dead_unregistered), sum(b.dead_rejected), sum(b.expired),
-           sum(b.skipped), sum(b.cancelled), sum(b.retried),
+           sum(b.skipped), sum(b.cancelled), sum(b.unconfirmed), sum(b.retried),
            coalesce(sum(b.size - b.accounted) FILTER (WHERE b.attempt > 1), 0)
     FROM broadcast br
     JOIN batch b ON b.broadcast_id = br.id

@@ -1,6 +1,6 @@
 SELECT l.broadcast_id AS "broadcast: BroadcastId", l.provider_id AS "provider_id: ProviderId", p.name AS provider,
        l.device_id AS "device: DeviceId", l.attempts, l.reason AS "reason: DeadReason", l.created_at, l.code, l.detail,
-       v.user_id AS "user_id?"
+       l.replayed_by AS "replayed_by: BroadcastId", v.user_id AS "user_id?"
 FROM dead_letter l
 JOIN provider p ON p.id = l.provider_id
 LEFT JOIN device v ON v.shard = l.shard AND v.id = l.device_id

@@ -16,6 +16,12 @@ SELECT CASE $2::audience_kind
                   AND dt.device_id > $5 AND dt.device_id <= $6
                 ORDER BY device_id LIMIT $8) AS t
             ORDER BY t.device_id LIMIT $8) AS page)
+    WHEN 'dead_letters' THEN
+        (SELECT max(device_id) FROM (
+            SELECT device_id FROM dead_letter
+            WHERE broadcast_id = (SELECT replay_of FROM broadcast WHERE id = $1) AND shard = $3 AND provider_id = $4
+              AND device_id > $5
+            ORDER BY device_id LIMIT $8) AS page)
     ELSE
         (SELECT min(ordinal)::bigint FROM broadcast_audience WHERE broadcast_id = $1 AND ordinal > $5)
 END AS bound

@@ -1,7 +1,20 @@
 -- Makes the deliveries of one page, after the cursor $5 up to its end $6, and cuts them into batches of at most $10.
 -- Only the branch of the audience's kind $2 runs. A batch is a range of the delivery key, except for users: their devices
 -- lie anywhere between those of other pages, so the batch names them one by one.
-WITH target AS MATERIALIZED (
+WITH marked AS (
+    -- A dead letter is taken up by one replay only. Devices that are retired, or without consent, keep theirs.
+    UPDATE dead_letter l
+    SET replayed_by = $1
+    FROM broadcast br, device d
+    WHERE $2::audience_kind = 'dead_letters' AND br.id = $1
+      AND l.broadcast_id = br.replay_of AND l.shard = $3 AND l.provider_id = $4 AND l.device_id > $5 AND l.device_id <= $6
+      AND l.replayed_by IS NULL
+      AND CASE cardinality(br.replay_reasons) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY(br.replay_reasons) END
+      AND (br.replay_code IS NULL OR l.code = br.replay_code)
+      AND (br.replay_provider IS NULL OR l.provider_id = br.replay_provider)
+      AND d.shard = l.shard AND d.id = l.device_id AND d.enabled AND d.retired_at IS NULL
+    RETURNING l.device_id AS id
+), target AS MATERIALIZED (
     SELECT d.id
     FROM device d
     WHERE $2::audience_kind = 'everyone'
@@ -26,6 +39,8 @@ WITH target AS MATERIALIZED (
     JOIN device d ON d.shard = $3 AND d.id = l.device_id
     WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6
       AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
+    UNION ALL
+    SELECT id FROM marked
 ), made AS (
     INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
     SELECT $1, $3, $4, id FROM target

@@ -4,7 +4,7 @@ UPDATE batch b
 SET sent = b.sent + t.sent, dead_attempts_exhausted = b.dead_attempts_exhausted + t.dead_attempts_exhausted,
     dead_unregistered = b.dead_unregistered + t.dead_unregistered, dead_rejected = b.dead_rejected + t.dead_rejected,
     expired = b.expired + t.expired, skipped = b.skipped + t.skipped, cancelled = b.cancelled + t.cancelled,
-    retried = b.retried + t.retried,
+    unconfirmed = b.unconfirmed + t.unconfirmed, retried = b.retried + t.retried,
     state = CASE WHEN NOT t.close THEN b.state
                  WHEN b.accounted + t.total = b.size THEN 'done'
                  WHEN b.attempt = 1 THEN 'ready'
@@ -16,10 +16,11 @@ SET sent = b.sent + t.sent, dead_attempts_exhausted = b.dead_attempts_exhausted 
     lease_expires_at = CASE WHEN NOT t.close THEN b.lease_expires_at END
 FROM (
     SELECT t.*, t.sent + t.dead_attempts_exhausted + t.dead_unregistered + t.dead_rejected + t.expired + t.skipped + t.cancelled
-                + t.retried AS total
+                + t.unconfirmed + t.retried AS total
     FROM unnest($2::bigint[], $3::boolean[], $4::int[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[],
-                $11::int[])
-         AS t(id, close, sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, retried)
+                $11::int[], $12::int[])
+         AS t(id, close, sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled,
+              unconfirmed, retried)
 ) AS t
 CROSS JOIN provider p
 WHERE b.shard = $1 AND b.id = t.id AND p.id = b.provider_id

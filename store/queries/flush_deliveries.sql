@@ -1,4 +1,4 @@
--- Records outcomes of deliveries that are still pending at the attempt they answer, and returns which those are: tallies,
+-- Records outcomes of deliveries that are still pending (or, at most once, sending) at the attempt they answer, and returns which those are: tallies,
 -- dead letters and retries are made from these alone. $2 to $10: one entry an outcome; a retry has seconds to wait ($8).
 UPDATE delivery d
 SET state = o.state,
@@ -11,5 +11,5 @@ FROM unnest($2::bigint[], $3::smallint[], $4::bigint[], $5::int[], $6::delivery_
             $9::text[], $10::int[])
      WITH ORDINALITY AS o(broadcast_id, provider_id, device_id, before, state, dead_reason, wait, code, attempts, n)
 WHERE d.broadcast_id = o.broadcast_id AND d.shard = $1 AND d.provider_id = o.provider_id AND d.device_id = o.device_id
-  AND d.state = 'pending' AND d.attempts = o.before
+  AND d.state IN ('pending', 'sending') AND d.attempts = o.before
 RETURNING o.n AS "n!"

@@ -25,7 +25,7 @@ impl Store {
     pub async fn accept(&self, new: &NewBroadcast) -> Result<Acceptance> {
         // Looked for first, since a reader waits for nobody: the insert would wait for a page of this very broadcast's
         // fan-out to commit.
-        if let Some(found) = self.existing(new).await? {
+        if let Some(found) = self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
             return Ok(found);
         }
         let inserted = match self.insert(new).await {
@@ -39,7 +39,7 @@ impl Store {
             return Ok(Acceptance::New(Box::new(stored)));
         }
         // Somebody was faster. A second statement, with a snapshot of its own: the winner is visible now.
-        match self.existing(new).await? {
+        match self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
             Some(found) => Ok(found),
             None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
         }
@@ -47,7 +47,7 @@ impl Store {
 
     /// What [`Store::accept`] would do, without storing anything.
     pub async fn check(&self, new: &NewBroadcast) -> Result<Check> {
-        if let Some(found) = self.existing(new).await? {
+        if let Some(found) = self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
             return Ok(Check::Otherwise(found));
         }
         let now = self.now().await?;
@@ -96,17 +96,12 @@ impl Store {
     }
 
     /// What the key stands for, if anything.
-    async fn existing(&self, new: &NewBroadcast) -> Result<Option<Acceptance>> {
-        let row = sqlx::query_file_as!(
-            BroadcastRow,
-            "queries/broadcast_by_key.sql",
-            new.client_id,
-            new.idempotency_key
-        )
-        .fetch_optional(&self.pool)
-        .await?;
+    pub(crate) async fn existing(&self, client: &str, key: &str, hash: &[u8]) -> Result<Option<Acceptance>> {
+        let row = sqlx::query_file_as!(BroadcastRow, "queries/broadcast_by_key.sql", client, key)
+            .fetch_optional(&self.pool)
+            .await?;
         let Some(row) = row else { return Ok(None) };
-        if row.request_hash != new.request_hash {
+        if row.request_hash != hash {
             return Ok(Some(Acceptance::KeyReused(row.id)));
         }
         Ok(Some(Acceptance::Replayed(Box::new(self.with_counts(row).await?))))
@@ -152,6 +147,7 @@ async fn insert_broadcast(
         state as _,
         least.as_secs_f64(),
         most.as_secs_f64(),
+        new.guarantee as _,
     )
     .fetch_optional(tx)
     .await?)

@@ -14,6 +14,8 @@ use crate::ids::{BroadcastId, DeviceId, ProviderId, SHARD};
 pub struct Status {
     pub id: BroadcastId,
     pub state: BroadcastState,
+    /// No call starts while set.
+    pub paused: bool,
     /// In order of name.
     pub providers: Vec<ProviderCounts>,
     /// The database's clock.
@@ -61,6 +63,8 @@ pub struct DeadLetter {
     pub created_at: OffsetDateTime,
     pub code: String,
     pub detail: String,
+    /// The replay that took the delivery up again.
+    pub replayed_by: Option<BroadcastId>,
     /// `None` where the device is no longer known.
     pub user_id: Option<String>,
 }
@@ -89,22 +93,22 @@ impl Store {
 
     async fn read_status(&self, id: BroadcastId) -> Result<Option<Status>> {
         let mut providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
-        let Some((state, read_at)) = self.state(id).await? else { return Ok(None) };
+        let Some((state, paused, read_at)) = self.state(id).await? else { return Ok(None) };
         if state.is_final() {
             // It may have become so after the counts were read; those of a final broadcast stay as they are.
             providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
         }
-        Ok(Some(Status { id, state, providers, read_at }))
+        Ok(Some(Status { id, state, paused, providers, read_at }))
     }
 
-    async fn state(&self, id: BroadcastId) -> Result<Option<(BroadcastState, OffsetDateTime)>> {
+    async fn state(&self, id: BroadcastId) -> Result<Option<(BroadcastState, bool, OffsetDateTime)>> {
         let row = sqlx::query!(
-            r#"SELECT state AS "state: BroadcastState", now() AS "now!" FROM broadcast WHERE id = $1"#,
+            r#"SELECT state AS "state: BroadcastState", paused, now() AS "now!" FROM broadcast WHERE id = $1"#,
             id.0
         )
         .fetch_optional(&self.pool)
         .await?;
-        Ok(row.map(|r| (r.state, r.now)))
+        Ok(row.map(|r| (r.state, r.paused, r.now)))
     }
 
     /// A page of deliveries.

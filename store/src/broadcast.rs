@@ -63,6 +63,18 @@ impl Priority {
     }
 }
 
+/// What a delivery does when nobody knows whether the provider took it. Spelled alike in SQL (`delivery_guarantee`) and proto.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, sqlx::Type)]
+#[sqlx(type_name = "delivery_guarantee", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Guarantee {
+    /// It is called again.
+    #[default]
+    AtLeastOnce,
+    /// It ends `unconfirmed`.
+    AtMostOnce,
+}
+
 /// What is said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
@@ -118,6 +130,8 @@ pub enum AudienceKind {
     Topics,
     Users,
     Devices,
+    /// Of another broadcast: a replay.
+    DeadLetters,
 }
 
 /// What a stored broadcast says of its audience.
@@ -129,6 +143,8 @@ pub enum AudienceSummary {
     Users(i64),
     /// Number of distinct device ids.
     Devices(i64),
+    /// The dead letters of this broadcast.
+    DeadLetters(BroadcastId),
 }
 
 /// Until when it is worth sending, as the caller put it.
@@ -137,6 +153,9 @@ pub enum Expiry {
     After(Duration),
     At(OffsetDateTime),
 }
+
+/// Whose idempotency keys these are. Until callers authenticate, all of them share one space of keys.
+pub const CLIENT_ID: &str = "default";
 
 /// Shortest and longest time from acceptance to expiry.
 pub const EXPIRY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
@@ -152,6 +171,7 @@ pub struct NewBroadcast {
     pub message: Message,
     pub audience: Audience,
     pub priority: Priority,
+    pub guarantee: Guarantee,
     pub expiry: Expiry,
     /// Over the request as it was sent, in canonical form: same content, same hash.
     pub request_hash: [u8; 32],
@@ -165,7 +185,10 @@ pub struct Broadcast {
     pub message: Message,
     pub audience: AudienceSummary,
     pub priority: Priority,
+    pub guarantee: Guarantee,
     pub state: BroadcastState,
+    /// No call starts while set.
+    pub paused: bool,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     pub settled_at: Option<OffsetDateTime>,
@@ -196,14 +219,14 @@ pub enum Check {
     Otherwise(Acceptance),
 }
 
-/// What became of a request to cancel.
+/// What became of a request to pause, resume or cancel.
 #[must_use]
 #[derive(Debug)]
-pub enum Cancellation {
-    /// Cancelling or cancelled, now or before.
+pub enum Controlled {
+    /// It is as asked, now or before.
     Done(Box<Broadcast>),
-    /// It had completed.
-    Completed(Box<Broadcast>),
+    /// It had ended, or was being cancelled.
+    TooLate(Box<Broadcast>),
     NotFound,
 }
 

@@ -1,4 +1,4 @@
-//! Reading, listing and cancelling broadcasts.
+//! Reading, listing and completing broadcasts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use crate::broadcast::*;
 use crate::connect::{Store, bounded};
-use crate::counts::{Counts, ProviderCounts};
+use crate::counts::{Counts, Parked, ProviderCounts};
 use crate::error::Result;
 use crate::ids::{BroadcastId, ProviderId};
 
@@ -50,21 +50,6 @@ impl Store {
             .collect())
     }
 
-    /// Cancels a broadcast that has not ended. No batch of it is claimed any more once this returns; what is leased is
-    /// settled by its owner, the rest by the sweep.
-    pub async fn cancel_broadcast(&self, id: BroadcastId) -> Result<Cancellation> {
-        let cancelled = sqlx::query_file!("queries/broadcast_cancel.sql", id.0).execute(&self.pool).await?;
-        if cancelled.rows_affected() > 0 {
-            self.complete(&[id]).await?;
-        }
-        let Some(broadcast) = self.broadcast(id).await? else { return Ok(Cancellation::NotFound) };
-        let broadcast = Box::new(broadcast);
-        Ok(match broadcast.state {
-            BroadcastState::Completed => Cancellation::Completed(broadcast),
-            _ => Cancellation::Done(broadcast),
-        })
-    }
-
     /// Counts by provider of each of `ids`; a broadcast without deliveries has no entry.
     pub(crate) async fn provider_counts(
         &self,
@@ -83,6 +68,7 @@ impl Store {
                 expired: r.expired,
                 skipped: r.skipped,
                 cancelled: r.cancelled,
+                unconfirmed: r.unconfirmed,
                 retried: r.retried,
                 retrying: r.retrying,
             };
@@ -90,6 +76,7 @@ impl Store {
                 provider_id: r.provider_id,
                 provider: r.provider,
                 held_until: r.held_until,
+                parked: r.parked_since.zip(r.parked_code).map(|(since, code)| Parked { since, code }),
                 counts,
             });
         }
@@ -106,7 +93,7 @@ impl Store {
     }
 }
 
-/// A row of broadcast, as all four statements that read it return it.
+/// A row of broadcast, as all statements that read it return it.
 pub(crate) struct BroadcastRow {
     pub id: BroadcastId,
     pub idempotency_key: String,
@@ -118,6 +105,9 @@ pub(crate) struct BroadcastRow {
     pub topics: Vec<String>,
     pub listed: i32,
     pub state: BroadcastState,
+    pub paused: bool,
+    pub guarantee: Guarantee,
+    pub replay_of: Option<BroadcastId>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     pub settled_at: Option<OffsetDateTime>,
@@ -135,9 +125,13 @@ impl BroadcastRow {
                 AudienceKind::Topics => AudienceSummary::Topics(self.topics),
                 AudienceKind::Users => AudienceSummary::Users(self.listed.into()),
                 AudienceKind::Devices => AudienceSummary::Devices(self.listed.into()),
+                // The database checks that a replay says of what.
+                AudienceKind::DeadLetters => AudienceSummary::DeadLetters(self.replay_of.unwrap_or(self.id)),
             },
             priority: self.priority,
+            guarantee: self.guarantee,
             state: self.state,
+            paused: self.paused,
             created_at: self.created_at,
             expires_at: self.expires_at,
             settled_at: self.settled_at,

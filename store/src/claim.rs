@@ -48,8 +48,28 @@ pub struct LeasedBatch {
 pub struct DueDelivery {
     pub batch: BatchId,
     pub device: DeviceId,
-    /// The device as it was when read; `None`: it is gone, retired or without consent, and must not be called.
-    pub target: Option<Target>,
+    pub due: Due,
+}
+
+impl DueDelivery {
+    /// Where to call; `None` where no call is to be made.
+    pub fn target(&self) -> Option<&Target> {
+        match &self.due {
+            Due::Call(target) => Some(target),
+            Due::Skip | Due::Interrupted => None,
+        }
+    }
+}
+
+/// What to do about it.
+#[derive(Debug)]
+pub enum Due {
+    /// Call the device, as it was when read.
+    Call(Target),
+    /// The device is gone, retired or without consent, and must not be called.
+    Skip,
+    /// At most once: whoever held the batch before was calling it, and nobody knows how that ended.
+    Interrupted,
 }
 
 /// Where to call.
@@ -64,8 +84,12 @@ pub struct Target {
 #[derive(Debug, Clone)]
 pub struct Work {
     pub id: BroadcastId,
+    /// The id under which devices and providers know the notification: a replay keeps that of the original.
+    pub origin: BroadcastId,
     pub message: Message,
     pub cancelled: bool,
+    pub paused: bool,
+    pub at_most_once: bool,
     /// Until it expires; zero when it has.
     pub time_left: Duration,
 }
@@ -120,6 +144,29 @@ impl ClaimLane {
             .await
     }
 
+    /// Leases one batch of a parked provider for `lease`, to try whether it works again.
+    pub async fn claim_probe(
+        &mut self,
+        provider: ProviderId,
+        lease: Duration,
+    ) -> Result<Option<LeasedBatch>> {
+        let owner = self.sender.0;
+        self.lane
+            .run("claim of a probe", async |connection| {
+                Ok(sqlx::query_file_as!(
+                    LeasedBatch,
+                    "queries/batch_claim_probe.sql",
+                    SHARD,
+                    provider.0,
+                    owner,
+                    lease.as_secs_f64()
+                )
+                .fetch_optional(connection)
+                .await?)
+            })
+            .await
+    }
+
     /// What is pending in these batches, as far as they are still this sender's.
     pub async fn read(&mut self, batches: &[BatchId]) -> Result<Vec<DueDelivery>> {
         let ids: Vec<i64> = batches.iter().map(|b| b.0).collect();
@@ -153,8 +200,11 @@ impl ClaimLane {
                         let data: Json<BTreeMap<String, String>> = r.data;
                         Work {
                             id: r.id,
+                            origin: r.origin,
                             message: Message { title: r.title, body: r.body, data: data.0 },
                             cancelled: r.cancelled,
+                            paused: r.paused,
+                            at_most_once: r.at_most_once,
                             time_left: Duration::from_secs_f64(r.seconds_left.max(0.0)),
                         }
                     })
@@ -195,14 +245,16 @@ struct DueRow {
     token: Option<String>,
     registered_at: Option<OffsetDateTime>,
     sendable: bool,
+    interrupted: bool,
 }
 
 impl DueRow {
     fn into_due(self) -> DueDelivery {
-        let target = match (self.sendable, self.token, self.registered_at) {
-            (true, Some(token), Some(registered_at)) => Some(Target { token, registered_at }),
-            _ => None,
+        let due = match (self.token, self.registered_at) {
+            _ if self.interrupted => Due::Interrupted,
+            (Some(token), Some(registered_at)) if self.sendable => Due::Call(Target { token, registered_at }),
+            _ => Due::Skip,
         };
-        DueDelivery { batch: self.batch, device: self.device, target }
+        DueDelivery { batch: self.batch, device: self.device, due }
     }
 }

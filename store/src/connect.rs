@@ -10,6 +10,8 @@ use crate::error::{Result, StoreError};
 
 /// No statement of ours may run longer than this; the server ends it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// But for an examination, which reads everything.
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(600);
 /// No statement may wait longer than this for a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A transaction whose client fell silent holds its locks no longer than this.
@@ -113,6 +115,13 @@ impl Store {
     /// A single connection of its own whose plans do not change with the statistics.
     pub(crate) fn lane(&self) -> Lane {
         Lane { options: with_settings(self.options.clone(), &STABLE_PLANS), connection: None }
+    }
+
+    /// A connection whose statements may take minutes.
+    pub(crate) async fn patient_connection(&self) -> Result<PgConnection> {
+        let options =
+            self.options.clone().options([("statement_timeout", PATIENT_TIMEOUT.as_millis().to_string())]);
+        Ok(options.connect().await?)
     }
 
     /// The pool, for tests that look at what no API shows.

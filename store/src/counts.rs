@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::ids::ProviderId;
 
-/// Deliveries by state. `total = pending() + sent + dead() + expired + skipped + cancelled`.
+/// Deliveries by state. `total = pending() + sent + dead() + expired + skipped + cancelled + unconfirmed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub total: i64,
@@ -15,6 +15,7 @@ pub struct Counts {
     pub expired: i64,
     pub skipped: i64,
     pub cancelled: i64,
+    pub unconfirmed: i64,
     /// Attempts that led to a further one: failed, or told to slow down.
     pub retried: i64,
     /// Pending deliveries that were called before.
@@ -28,7 +29,7 @@ impl Counts {
 
     /// With a final state.
     pub fn settled(&self) -> i64 {
-        self.sent + self.dead() + self.expired + self.skipped + self.cancelled
+        self.sent + self.dead() + self.expired + self.skipped + self.cancelled + self.unconfirmed
     }
 
     pub fn pending(&self) -> i64 {
@@ -49,6 +50,7 @@ impl std::ops::Add for Counts {
             expired: self.expired + o.expired,
             skipped: self.skipped + o.skipped,
             cancelled: self.cancelled + o.cancelled,
+            unconfirmed: self.unconfirmed + o.unconfirmed,
             retried: self.retried + o.retried,
             retrying: self.retrying + o.retrying,
         }
@@ -61,6 +63,14 @@ impl std::iter::Sum for Counts {
     }
 }
 
+/// A provider that fails as a whole: nobody calls it but for one probe at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    pub since: time::OffsetDateTime,
+    /// What its last answer was.
+    pub code: String,
+}
+
 /// The counts of one broadcast at one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCounts {
@@ -68,5 +78,6 @@ pub struct ProviderCounts {
     pub provider: String,
     /// No call starts before, where set.
     pub held_until: Option<time::OffsetDateTime>,
+    pub parked: Option<Parked>,
     pub counts: Counts,
 }

@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
-/// Where a delivery is. Spelled alike in SQL (`delivery_state`) and proto. All but [`DeliveryState::Pending`] are final.
+/// Where a delivery is. Spelled alike in SQL (`delivery_state`) and proto. All but [`DeliveryState::Pending`] and
+/// [`DeliveryState::Sending`] are final.
 ///
 /// ```text
-///  pending ──▶ sent | dead | expired | skipped | cancelled
-///   ▲    │
-///   └────┘ a failed attempt that is to be repeated
+///  pending ──────────────▶ sent | dead | expired | skipped | cancelled
+///   ▲  ▲ │ at most once       ▲
+///   │  │ └──────▶ sending ────┴─▶ unconfirmed
+///   └──┴────────────┘ a failed attempt that is to be repeated
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, sqlx::Type)]
 #[sqlx(type_name = "delivery_state", rename_all = "snake_case")]
@@ -15,6 +17,8 @@ use serde::Serialize;
 pub enum DeliveryState {
     /// Made by fan-out; stays so through its attempts until one of the others is recorded.
     Pending,
+    /// In a broadcast that is sent at most once: committed before the call, so that nobody calls again.
+    Sending,
     /// The provider accepted it.
     Sent,
     /// Not to be tried again, with a [`DeadReason`] and a dead letter.
@@ -25,6 +29,8 @@ pub enum DeliveryState {
     Skipped,
     /// The broadcast was cancelled before a call was made.
     Cancelled,
+    /// At most once: whether the provider accepted it is not known, and it is not asked again.
+    Unconfirmed,
 }
 
 /// Why a delivery is dead. Spelled alike in SQL (`dead_reason`) and proto.
@@ -38,4 +44,6 @@ pub enum DeadReason {
     Unregistered,
     /// The provider refused our request.
     Rejected,
+    /// Of dead letters only: the delivery ended [`DeliveryState::Unconfirmed`].
+    Unconfirmed,
 }

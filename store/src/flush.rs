@@ -7,7 +7,7 @@
 mod record;
 mod retry;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sqlx::Connection;
@@ -17,7 +17,7 @@ use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
-use crate::ids::{BroadcastId, DeviceId, SenderId};
+use crate::ids::{BroadcastId, DeviceId, SHARD, SenderId};
 
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,11 @@ pub enum Verdict {
     Expired,
     Skipped,
     Cancelled,
+    /// At most once: the call began, and nobody knows how it ended.
+    Unconfirmed {
+        code: String,
+        detail: String,
+    },
 }
 
 impl Verdict {
@@ -51,12 +56,13 @@ impl Verdict {
             Self::Expired => DeliveryState::Expired,
             Self::Skipped => DeliveryState::Skipped,
             Self::Cancelled => DeliveryState::Cancelled,
+            Self::Unconfirmed { .. } => DeliveryState::Unconfirmed,
         }
     }
 
     /// Whether the provider was called.
     fn called(&self) -> bool {
-        matches!(self, Self::Sent | Self::Dead { .. } | Self::Retry { .. })
+        matches!(self, Self::Sent | Self::Dead { .. } | Self::Retry { .. } | Self::Unconfirmed { .. })
     }
 }
 
@@ -128,6 +134,38 @@ impl FlushLane {
                 let flushed = record::record(&mut tx, sender, flush).await?;
                 tx.commit().await?;
                 Ok(flushed)
+            })
+            .await
+    }
+
+    /// Notes that these deliveries of an at-most-once broadcast are about to be called, and returns for each whether it may
+    /// be: not where the lease was lost. On an error it can be asked again.
+    pub async fn mark_sending(&mut self, deliveries: &[(LeasedBatch, DeviceId)]) -> Result<Vec<bool>> {
+        let leases: BTreeMap<i64, i64> = deliveries.iter().map(|(b, _)| (b.id.0, b.epoch)).collect();
+        let (ids, epochs): (Vec<i64>, Vec<i64>) = leases.into_iter().unzip();
+        let batches: Vec<i64> = deliveries.iter().map(|(b, _)| b.id.0).collect();
+        let devices: Vec<i64> = deliveries.iter().map(|(_, d)| d.0).collect();
+        let sender = self.sender.0;
+        self.lane
+            .run("mark", async |connection| {
+                let marked = sqlx::query_file_scalar!(
+                    "queries/delivery_mark_sending.sql",
+                    SHARD,
+                    sender,
+                    &ids,
+                    &epochs,
+                    &batches,
+                    &devices
+                )
+                .fetch_all(connection)
+                .await?;
+                let mut may = vec![false; deliveries.len()];
+                for n in marked {
+                    if let Some(slot) = usize::try_from(n - 1).ok().and_then(|i| may.get_mut(i)) {
+                        *slot = true;
+                    }
+                }
+                Ok(may)
             })
             .await
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use crate::claim::{LeasedBatch, release};
 use crate::connect::{Lane, Store};
 use crate::error::Result;
@@ -16,7 +18,46 @@ pub struct ControlLane {
     locked: bool,
 }
 
+/// Why no call of a broadcast may start.
+#[derive(Debug, Clone, Copy)]
+pub struct Flags {
+    pub id: BroadcastId,
+    pub paused: bool,
+    pub cancelled: bool,
+}
+
+/// What all senders heed of a provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Signals {
+    pub id: ProviderId,
+    /// Nobody calls it but for a probe.
+    pub parked: bool,
+    /// The next probe may be taken.
+    pub probe_due: bool,
+    /// It asked to be left alone for this long from now.
+    pub held: Duration,
+    /// How long ago it was found to work again; `None` where it never was parked.
+    pub resumed_ago: Option<Duration>,
+}
+
+/// A sender, as the others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenderInfo {
+    pub id: SenderId,
+    pub started_at: OffsetDateTime,
+    pub heartbeat_at: OffsetDateTime,
+    /// Calls under way at its last heartbeat.
+    pub in_flight: i32,
+    /// Batches in its hands.
+    pub batches: i64,
+}
+
 impl Store {
+    /// Senders heard of in the last hour, and those that still hold something; the oldest first.
+    pub async fn senders(&self) -> Result<Vec<SenderInfo>> {
+        Ok(sqlx::query_file_as!(SenderInfo, "queries/sender_list.sql", SHARD).fetch_all(&self.pool).await?)
+    }
+
     pub fn control_lane(&self, sender: SenderId) -> ControlLane {
         ControlLane { lane: self.lane(), sender, locked: false }
     }
@@ -73,14 +114,36 @@ impl ControlLane {
             .await
     }
 
-    /// Which of these broadcasts have been cancelled.
-    pub async fn cancelled(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<BroadcastId>> {
+    /// Which of these broadcasts have been paused or cancelled.
+    pub async fn flags(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<Flags>> {
         let ids: Vec<i64> = broadcasts.iter().map(|b| b.0).collect();
         self.lane
             .run("flags", async |connection| {
-                Ok(sqlx::query_file_scalar!("queries/broadcast_flags.sql", &ids)
+                Ok(sqlx::query_file_as!(Flags, "queries/broadcast_flags.sql", &ids)
                     .fetch_all(connection)
                     .await?)
+            })
+            .await
+    }
+
+    /// What all senders heed of these providers.
+    pub async fn signals(&mut self, providers: &[ProviderId]) -> Result<Vec<Signals>> {
+        let ids: Vec<i16> = providers.iter().map(|p| p.0).collect();
+        self.lane
+            .run("signals", async |connection| {
+                let rows =
+                    sqlx::query_file!("queries/provider_signals.sql", &ids).fetch_all(connection).await?;
+                let seconds = |s: f64| Duration::from_secs_f64(s.max(0.0));
+                Ok(rows
+                    .into_iter()
+                    .map(|r| Signals {
+                        id: r.id,
+                        parked: r.parked,
+                        probe_due: r.probe_due,
+                        held: r.held_seconds.map_or(Duration::ZERO, seconds),
+                        resumed_ago: r.resumed_seconds_ago.map(seconds),
+                    })
+                    .collect())
             })
             .await
     }

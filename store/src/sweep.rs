@@ -1,7 +1,7 @@
 //! Sweeps: what no owner will do. They look at the state as it is, so running them twice, or by several processes at once,
 //! does no harm, and a process that dies in the middle leaves nothing but work for the next one.
 
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection};
 
 use crate::connect::{Lane, Store, bounded};
 use crate::delivery::DeliveryState;
@@ -10,6 +10,8 @@ use crate::ids::{BatchId, BroadcastId, SHARD};
 
 /// Batches settled in one transaction.
 const STEP_BATCHES: i64 = 20;
+/// Batches held, or offered again, in one statement.
+const STEP_HOLD: i64 = 1_000;
 
 /// What one step of a sweep did.
 #[must_use]
@@ -37,16 +39,18 @@ impl Store {
 }
 
 impl SweepLane {
-    /// Settles some unleased batches of cancelled and expired broadcasts, and completes broadcasts with nothing left to do.
+    /// Settles some unleased batches of cancelled and expired broadcasts, holds those of paused ones and offers those of
+    /// resumed ones, and completes broadcasts with nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
         let (batches, settled) = self.settle().await?;
+        let moved = self.lane.run("hold", async |connection| hold_and_offer(connection).await).await?;
         let pool = &self.store.pool;
         let open = bounded("sweep", async {
             Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(pool).await?)
         })
         .await?;
         let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
-        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize })
+        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize || moved == STEP_HOLD as u64 })
     }
 
     /// Drops senders from the list that were gone long ago.
@@ -81,4 +85,12 @@ impl SweepLane {
             })
             .await
     }
+}
+
+/// Batches of paused broadcasts leave the queue, those of resumed ones come back. Returns the larger of both numbers.
+pub(crate) async fn hold_and_offer(connection: &mut PgConnection) -> Result<u64> {
+    let held =
+        sqlx::query_file!("queries/sweep_hold.sql", SHARD, STEP_HOLD).execute(&mut *connection).await?;
+    let offered = sqlx::query_file!("queries/sweep_unhold.sql", SHARD, STEP_HOLD).execute(connection).await?;
+    Ok(held.rows_affected().max(offered.rows_affected()))
 }

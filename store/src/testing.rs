@@ -84,6 +84,16 @@ fn started() -> &'static Server {
     })
 }
 
+/// Batches that are neither done nor in one of `states`, which no API shows.
+pub async fn open_batches(store: &Store, states: &[&str]) -> i64 {
+    let states: Vec<String> = states.iter().map(ToString::to_string).collect();
+    sqlx::query_scalar("SELECT count(*) FROM batch WHERE state <> 'done' AND state::text <> ALL ($1)")
+        .bind(states)
+        .fetch_one(store.test_pool())
+        .await
+        .expect("batches are counted")
+}
+
 #[cfg(test)]
 mod tests {
     use super::with_database;

@@ -62,6 +62,11 @@ pub struct Args {
     #[arg(long, value_parser = words::parser::<v1::Priority>())]
     priority: Option<v1::Priority>,
 
+    /// What becomes of a delivery of which nobody knows whether the provider took it: called again, or left unconfirmed
+    /// [default: at_least_once]
+    #[arg(long, value_parser = words::parser::<v1::Guarantee>())]
+    guarantee: Option<v1::Guarantee>,
+
     /// Have everything checked, and send nothing
     #[arg(long, conflicts_with = "watch")]
     validate_only: bool,
@@ -106,6 +111,7 @@ fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
         data: args.data.into_iter().collect(),
         audience: Some(args.audience.into_audience()?),
         priority: args.priority.unwrap_or_default() as i32,
+        guarantee: args.guarantee.unwrap_or_default() as i32,
         expiry,
         validate_only: args.validate_only,
     })

@@ -115,11 +115,7 @@ impl Stack {
             let args = [&listen("--listen", options.provider_sim)[..], &options.provider_sim_args].concat();
             start(&options, "provider-sim", "provider-sim", args, None).await
         };
-        let intake = async {
-            let listen = [listen("--listen", options.intake), listen("--admin-listen", options.intake_admin)];
-            let args = [&listen.concat()[..], &options.intake_args].concat();
-            start(&options, "intake", "intake", args, Some(&database_url)).await
-        };
+        let intake = start_intake(&options, &database_url);
         let (provider_sim, intake) = tokio::try_join!(provider_sim, intake)?;
         Ok(Self { intake, provider_sim, options, database_url, senders_spawned: 0, postgres })
     }
@@ -137,6 +133,15 @@ impl Stack {
         let listen = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
         let args = [listen, vec!["--webhook".to_owned(), webhook], sender.args].concat();
         start(&self.options, "sender", &name, args, Some(&self.database_url)).await
+    }
+
+    /// Starts another intake, for the place of one that was killed.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn spawn_intake(&self) -> anyhow::Result<Process> {
+        start_intake(&self.options, &self.database_url).await
     }
 
     /// Where the simulator takes pushes, as senders write it.
@@ -175,6 +180,12 @@ async fn database(options: &Options) -> anyhow::Result<(Option<LocalPostgres>, S
     bongsu_store::create_database(&postgres.url("postgres"), DATABASE, None).await?;
     let url = postgres.url(DATABASE);
     Ok((Some(postgres), url))
+}
+
+async fn start_intake(options: &Options, database_url: &str) -> anyhow::Result<Process> {
+    let listen = [listen("--listen", options.intake), listen("--admin-listen", options.intake_admin)];
+    let args = [&listen.concat()[..], &options.intake_args].concat();
+    start(options, "intake", "intake", args, Some(database_url)).await
 }
 
 async fn start(

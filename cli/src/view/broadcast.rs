@@ -22,6 +22,8 @@ pub struct BroadcastView<'a> {
     body: &'a str,
     data: &'a BTreeMap<String, String>,
     priority: String,
+    guarantee: String,
+    paused: bool,
     audience: AudienceView<'a>,
     expire_time: Option<String>,
     create_time: Option<String>,
@@ -48,6 +50,8 @@ struct AudienceView<'a> {
     user_count: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device_count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay_of: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,6 +68,7 @@ pub(super) struct CountsView {
     dead_rejected: i64,
     dead_attempts_exhausted: i64,
     retried: i64,
+    unconfirmed: i64,
 }
 
 impl<'a> From<&'a v1::Broadcast> for BroadcastView<'a> {
@@ -75,6 +80,8 @@ impl<'a> From<&'a v1::Broadcast> for BroadcastView<'a> {
             body: &broadcast.body,
             data: &broadcast.data,
             priority: word::<v1::Priority>(broadcast.priority),
+            guarantee: word::<v1::Guarantee>(broadcast.guarantee),
+            paused: broadcast.paused,
             audience: audience_view(broadcast.audience.as_ref()),
             expire_time: time(broadcast.expire_time.as_ref()),
             create_time: time(broadcast.create_time.as_ref()),
@@ -100,6 +107,7 @@ impl From<v1::DeliveryCounts> for CountsView {
             dead_rejected: counts.dead_rejected,
             dead_attempts_exhausted: counts.dead_attempts_exhausted,
             retried: counts.retried,
+            unconfirmed: counts.unconfirmed,
         }
     }
 }
@@ -111,6 +119,7 @@ fn audience_view(audience: Option<&v1::AudienceSummary>) -> AudienceView<'_> {
         Some(Kind::Topics(topics)) => AudienceView { topics: Some(&topics.topics), ..none },
         Some(Kind::UserCount(users)) => AudienceView { user_count: Some(*users), ..none },
         Some(Kind::DeviceCount(devices)) => AudienceView { device_count: Some(*devices), ..none },
+        Some(Kind::ReplayOf(id)) => AudienceView { replay_of: Some(id.to_string()), ..none },
         None => none,
     }
 }
@@ -125,6 +134,7 @@ pub fn audience(audience: Option<&v1::AudienceSummary>) -> String {
         Some(Kind::Topics(topics)) => format!("topics {}", topics.topics.join(", ")),
         Some(Kind::UserCount(users)) => plural(*users, "user"),
         Some(Kind::DeviceCount(devices)) => plural(*devices, "device"),
+        Some(Kind::ReplayOf(id)) => format!("dead letters of broadcast {id}"),
         None => String::new(),
     }
 }
@@ -147,13 +157,18 @@ pub fn broadcast_row(broadcast: &v1::Broadcast) -> Vec<String> {
     vec![
         broadcast.id.to_string(),
         to_the_second(broadcast.create_time.as_ref()),
-        word::<v1::BroadcastState>(broadcast.state),
+        state(broadcast),
         number(counts.total),
         number(counts.sent),
         number(counts.pending),
         number(counts.dead),
         shortened(&broadcast.title, TITLE_COLUMNS),
     ]
+}
+
+fn state(broadcast: &v1::Broadcast) -> String {
+    let state = word::<v1::BroadcastState>(broadcast.state);
+    if broadcast.paused { format!("{state} (paused)") } else { state }
 }
 
 /// Everything about one broadcast, for people.
@@ -164,9 +179,10 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     let stored = |text: String| if broadcast.id == 0 { String::new() } else { text };
     let mut rows = vec![
         ("id", stored(broadcast.id.to_string())),
-        ("state", stored(word::<v1::BroadcastState>(broadcast.state))),
+        ("state", stored(state(broadcast))),
         ("audience", audience(broadcast.audience.as_ref())),
         ("priority", word::<v1::Priority>(broadcast.priority)),
+        ("guarantee", word::<v1::Guarantee>(broadcast.guarantee)),
         ("title", broadcast.title.clone()),
         ("body", broadcast.body.clone()),
     ];
@@ -183,6 +199,7 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
         ("  expired", some(counts.expired)),
         ("  skipped", some(counts.skipped)),
         ("  cancelled", some(counts.cancelled)),
+        ("  unconfirmed", some(counts.unconfirmed)),
     ]);
     details(&rows)
 }

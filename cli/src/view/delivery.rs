@@ -82,6 +82,7 @@ pub struct DeadLetterView<'a> {
     detail: &'a str,
     attempts: i32,
     create_time: Option<String>,
+    replayed_by: Option<String>,
 }
 
 impl<'a> From<&'a v1::DeadLetter> for DeadLetterView<'a> {
@@ -96,11 +97,12 @@ impl<'a> From<&'a v1::DeadLetter> for DeadLetterView<'a> {
             detail: &letter.detail,
             attempts: letter.attempts,
             create_time: time(letter.create_time.as_ref()),
+            replayed_by: Some(letter.replayed_by).filter(|id| *id != 0).map(|id| id.to_string()),
         }
     }
 }
 
-pub fn dead_letter_columns() -> [(&'static str, Align); 9] {
+pub fn dead_letter_columns() -> [(&'static str, Align); 10] {
     [
         ("BROADCAST", Align::Left),
         ("DEVICE", Align::Right),
@@ -110,6 +112,7 @@ pub fn dead_letter_columns() -> [(&'static str, Align); 9] {
         ("CODE", Align::Left),
         ("ATTEMPTS", Align::Right),
         ("AT", Align::Left),
+        ("REPLAYED BY", Align::Left),
         ("DETAIL", Align::Left),
     ]
 }
@@ -124,6 +127,7 @@ pub fn dead_letter_row(letter: &v1::DeadLetter) -> Vec<String> {
         letter.code.clone(),
         letter.attempts.to_string(),
         to_the_second(letter.create_time.as_ref()),
+        if letter.replayed_by == 0 { String::new() } else { letter.replayed_by.to_string() },
         shortened(&letter.detail, DETAIL_COLUMNS),
     ]
 }

@@ -6,7 +6,7 @@ use bongsu_proto::v1;
 use serde::Serialize;
 
 use super::broadcast::CountsView;
-use super::time;
+use super::{none_if_empty, time};
 use crate::table::{Align, Table, number};
 use crate::times::{span, to_the_second};
 use crate::words::word;
@@ -15,6 +15,7 @@ use crate::words::word;
 pub struct StatusView<'a> {
     broadcast_id: String,
     state: String,
+    paused: bool,
     counts: CountsView,
     providers: Vec<ProviderView<'a>>,
     rate_per_second: f64,
@@ -27,6 +28,8 @@ struct ProviderView<'a> {
     provider: &'a str,
     counts: CountsView,
     held_until: Option<String>,
+    parked_since: Option<String>,
+    parked_code: Option<&'a str>,
 }
 
 impl<'a> From<&'a v1::BroadcastStatus> for StatusView<'a> {
@@ -35,10 +38,13 @@ impl<'a> From<&'a v1::BroadcastStatus> for StatusView<'a> {
             provider: &provider.provider,
             counts: CountsView::from(provider.counts.unwrap_or_default()),
             held_until: time(provider.held_until.as_ref()),
+            parked_since: time(provider.parked_since.as_ref()),
+            parked_code: none_if_empty(&provider.parked_code),
         };
         Self {
             broadcast_id: status.broadcast_id.to_string(),
             state: word::<v1::BroadcastState>(status.state),
+            paused: status.paused,
             counts: CountsView::from(status.counts.unwrap_or_default()),
             providers: status.providers.iter().map(provider).collect(),
             rate_per_second: status.rate_per_second,
@@ -63,7 +69,7 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
         rows.push(counts_row("(all)", counts));
     }
 
-    let mut text = format!("broadcast {} is {}", status.broadcast_id, state_in_words(status.state));
+    let mut text = format!("broadcast {} is {}", status.broadcast_id, state_in_words(status));
     text.push_str(&pace(status));
     text.push_str("\n\n");
     text.push_str(&table.page(rows));
@@ -81,11 +87,16 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
         let _ = write!(text, "\ndead: {}", reasons.join(", "));
         let _ = writeln!(text, "  (bongsu dead-letters list --broadcast {})", status.broadcast_id);
     }
+    if counts.unconfirmed > 0 {
+        let n = number(counts.unconfirmed);
+        let _ = writeln!(text, "{n} unconfirmed: whether the provider took them is not known");
+    }
     for provider in &status.providers {
         let until = to_the_second(provider.held_until.as_ref());
         if !until.is_empty() {
             let _ = writeln!(text, "{} asked to slow down: no calls until {until}", provider.provider);
         }
+        text.push_str(&parked(provider));
     }
     text
 }
@@ -93,14 +104,34 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
 /// One line on how far it is, without the counts that a bar shows already: `delivering, 12,345/s, 48s left, 3 dead`.
 pub fn progress_text(status: &v1::BroadcastStatus) -> String {
     let counts = status.counts.unwrap_or_default();
-    let mut text = state_in_words(status.state);
+    let mut text = state_in_words(status);
     text.push_str(&pace(status));
-    for (count, what) in [(counts.retrying, "retrying"), (counts.dead, "dead"), (counts.expired, "expired")] {
+    for (count, what) in [
+        (counts.retrying, "retrying"),
+        (counts.dead, "dead"),
+        (counts.expired, "expired"),
+        (counts.unconfirmed, "unconfirmed"),
+    ] {
         if count > 0 {
             let _ = write!(text, ", {} {what}", number(count));
         }
     }
+    for provider in status.providers.iter().filter(|p| p.parked_since.is_some()) {
+        let _ = write!(text, ", {} parked ({})", provider.provider, provider.parked_code);
+    }
     text
+}
+
+/// What is wrong with a provider that fails as a whole; empty where nothing is.
+fn parked(provider: &v1::ProviderStatus) -> String {
+    let since = to_the_second(provider.parked_since.as_ref());
+    if since.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{} fails ({}) since {since}: its deliveries wait, without using up attempts, until it works again\n",
+        provider.provider, provider.parked_code
+    )
 }
 
 fn pace(status: &v1::BroadcastStatus) -> String {
@@ -114,8 +145,9 @@ fn pace(status: &v1::BroadcastStatus) -> String {
     text
 }
 
-fn state_in_words(state: i32) -> String {
-    word::<v1::BroadcastState>(state).replace('_', " ")
+fn state_in_words(status: &v1::BroadcastStatus) -> String {
+    let state = word::<v1::BroadcastState>(status.state).replace('_', " ");
+    if status.paused { format!("{state}, paused") } else { state }
 }
 
 fn seconds(duration: &prost_types::Duration) -> f64 {
@@ -159,29 +191,36 @@ mod tests {
                 provider: "push".into(),
                 counts: Some(counts),
                 held_until: Some(prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 }),
+                parked_since: Some(prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 }),
+                parked_code: "503".into(),
             }],
             rate_per_second: 12_344.6,
             eta: Some(prost_types::Duration { seconds: 3, nanos: 500_000_000 }),
             read_time: None,
+            paused: true,
         }
     }
 
     #[test]
     fn a_line_of_progress_has_rate_time_left_and_what_went_wrong() {
-        assert_eq!(progress_text(&delivering()), "fanning out, 12,345/s, 4s left, 12 retrying, 3 dead");
+        assert_eq!(
+            progress_text(&delivering()),
+            "fanning out, paused, 12,345/s, 4s left, 12 retrying, 3 dead, push parked (503)"
+        );
     }
 
     #[test]
     fn the_text_has_a_row_by_provider_and_says_why_the_dead_are_dead() {
         let text = status_text(&delivering());
         let expected = "\
-broadcast 7 is fanning out, 12,345/s, 4s left
+broadcast 7 is fanning out, paused, 12,345/s, 4s left
 
 PROVIDER    TOTAL    SENT  PENDING  RETRYING  DEAD  EXPIRED  SKIPPED  CANCELLED
 push      100,000  60,000   39,997        12     3        0        0          0
 
 dead: 2 unregistered, 1 rejected  (bongsu dead-letters list --broadcast 7)
 push asked to slow down: no calls until 2027-01-15T08:00:00Z
+push fails (503) since 2027-01-15T08:00:00Z: its deliveries wait, without using up attempts, until it works again
 ";
         assert_eq!(text, expected);
     }

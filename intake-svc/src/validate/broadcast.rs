@@ -7,15 +7,12 @@ use bongsu_proto::v1::audience::Kind;
 use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
-    Audience, BroadcastState, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Message, NewBroadcast, Priority,
-    encoded_sizes,
+    Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, Message,
+    NewBroadcast, Priority, encoded_sizes,
 };
 
 use super::text;
 use crate::{convert, hash};
-
-/// Whose idempotency keys these are. Until callers authenticate, all of them share one space of keys.
-const CLIENT_ID: &str = "default";
 
 const MAX_KEY_BYTES: usize = 255;
 const MAX_TITLE_BYTES: usize = 1_024;
@@ -33,6 +30,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
     let request_hash = hash::of_request(&request);
     idempotency_key(&request.idempotency_key, v);
     let priority = priority(request.priority, v);
+    let guarantee = guarantee(request.guarantee, v);
     let expiry = expiry(request.expiry.as_ref(), v);
     let audience = audience(request.audience.and_then(|audience| audience.kind), v);
     let message = Message { title: request.title, body: request.body, data: request.data };
@@ -44,6 +42,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
             message,
             audience,
             priority,
+            guarantee,
             expiry,
             request_hash,
         }),
@@ -114,6 +113,17 @@ fn priority(sent: i32, v: &mut Violations) -> Priority {
         Err(_) => {
             v.add("priority", format!("is {sent}; give PRIORITY_LOW, PRIORITY_NORMAL or PRIORITY_HIGH"));
             Priority::Normal
+        }
+    }
+}
+
+fn guarantee(sent: i32, v: &mut Violations) -> Guarantee {
+    match v1::Guarantee::try_from(sent) {
+        Ok(v1::Guarantee::Unspecified | v1::Guarantee::AtLeastOnce) => Guarantee::AtLeastOnce,
+        Ok(v1::Guarantee::AtMostOnce) => Guarantee::AtMostOnce,
+        Err(_) => {
+            v.add("guarantee", format!("is {sent}; give GUARANTEE_AT_LEAST_ONCE or GUARANTEE_AT_MOST_ONCE"));
+            Guarantee::AtLeastOnce
         }
     }
 }

@@ -7,11 +7,16 @@ mod processes;
 mod world;
 
 mod accept_once;
+mod at_most_once;
 mod bad_devices;
+mod chaos;
 mod demo;
 mod killed;
+mod limits;
 mod nothing_lost;
 mod one_delivery;
+mod outage;
+mod replay;
 mod stoppable;
 mod tokens;
 mod truthful_health;

@@ -1,13 +1,17 @@
-//! Promise 8: cancel and expiry act on a running broadcast.
+//! Promise 8: pause, resume, cancel and expiry act on a running broadcast.
 
 use bongsu_proto::v1::create_broadcast_request::Expiry;
-use bongsu_proto::v1::{BroadcastState, CancelBroadcastRequest, CreateBroadcastRequest};
+use bongsu_proto::v1::{
+    BroadcastState, CancelBroadcastRequest, CreateBroadcastRequest, GetStatusRequest, PauseBroadcastRequest,
+    ResumeBroadcastRequest, StreamStatusRequest,
+};
+use bongsu_store::testing::open_batches;
 use provider_sim::Behaviour;
 use serde_json::json;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::world::{World, quick, to_everyone};
+use crate::world::{World, quick, to_everyone, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelling_in_the_middle_stops_the_calls_and_every_delivery_ends() {
@@ -68,5 +72,43 @@ async fn what_is_not_sent_in_time_ends_expired_and_is_never_called_again() {
     let next = world.broadcast("next").await.id;
     world.finish(next).await;
     assert_eq!(world.sim.stats().await.calls, before + 50, "only the next broadcast was called");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pausing_in_the_middle_stops_the_calls_and_resuming_sends_the_rest_once() {
+    let mut world = World::new(Behaviour { latency_ms: 50, ..Default::default() }).await;
+    world.add_sender(|config| config.in_flight = 20).await;
+    world.add_sender(|config| config.in_flight = 20).await;
+    world.import_good(3_000).await;
+    let id = world.broadcast("k").await.id;
+    world.sim.accepted(100).await;
+    let pause = PauseBroadcastRequest { broadcast_id: id };
+    assert!(world.broadcasts.pause_broadcast(pause).await.unwrap().into_inner().broadcast.unwrap().paused);
+    world.broadcasts.pause_broadcast(pause).await.expect("again is harmless");
+    // Once all of it is held, nobody can call.
+    let store = world.store();
+    until("all is held", async || open_batches(&store, &["held"]).await == 0).await;
+    let paused = world.sim.stats().await;
+    assert!(paused.open == 0 && paused.calls < 3_000, "{paused:?}");
+    let mut deliveries = world.deliveries().await;
+    let status = deliveries.get_status(GetStatusRequest { broadcast_id: id }).await.unwrap().into_inner();
+    let status = status.status.unwrap();
+    assert!(status.paused && status.state() == BroadcastState::Delivering);
+    assert_eq!(status.counts.unwrap().sent, i64::try_from(paused.accepted).unwrap());
+    // Another broadcast is not stopped by it.
+    let other = world.broadcast("other").await.id;
+    assert_eq!(world.finish(other).await.counts.unwrap().sent, 3_000);
+    assert_eq!(world.sim.stats().await.calls, paused.calls + 3_000);
+
+    let request = StreamStatusRequest { broadcast_id: id };
+    let mut stream = deliveries.stream_status(request).await.unwrap().into_inner();
+    assert!(stream.message().await.unwrap().unwrap().status.unwrap().paused, "a watcher sees it at once");
+    world.broadcasts.resume_broadcast(ResumeBroadcastRequest { broadcast_id: id }).await.unwrap();
+    let counts = world.finish(id).await.counts.unwrap();
+    let stats = world.sim.stats().await;
+    assert_eq!((counts.sent, counts.dead, stats.accepted, stats.duplicates), (3_000, 0, 6_000, 0));
+    let refused = world.broadcasts.pause_broadcast(pause).await.unwrap_err();
+    assert_eq!(refused.get_error_details().error_info().unwrap().reason, "BROADCAST_FINAL");
     world.stop().await;
 }

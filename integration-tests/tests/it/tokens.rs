@@ -1,10 +1,10 @@
 //! What answers do to devices: only an explicit "gone" retires one.
 
-use bongsu_proto::v1::{ListDevicesRequest, RetireReason};
+use bongsu_proto::v1::{CancelBroadcastRequest, ListDevicesRequest, RetireReason};
 use provider_sim::Behaviour;
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, until};
 
 async fn live_users(world: &mut World) -> Vec<String> {
     let request = ListDevicesRequest { page_size: 1_000, ..Default::default() };
@@ -34,9 +34,13 @@ async fn no_other_answer_touches_a_device() {
     world.import_good(5).await;
     for status in [301, 400, 401, 403, 404, 413, 422, 500, 503] {
         world.sim.behave(json!({"status": status})).await;
+        let before = world.sim.stats().await.calls;
         let id = world.broadcast(&format!("status {status}")).await.id;
+        until("it was answered so", async || world.sim.stats().await.calls > before).await;
+        // Some of these park the provider, which would take longer than a test has.
+        world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await.unwrap();
         let counts = world.finish(id).await.counts.unwrap();
-        assert_eq!((counts.dead, counts.dead_unregistered), (5, 0), "{status}");
+        assert_eq!((counts.total, counts.dead_unregistered), (5, 0), "{status}");
     }
     assert_eq!(live_users(&mut world).await.len(), 5);
     world.stop().await;

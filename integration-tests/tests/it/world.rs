@@ -103,12 +103,27 @@ impl World {
         DeliveryServiceClient::new(connect(self.senders[0].address).await)
     }
 
+    /// A second simulator, which behaves well; its address.
+    pub async fn second_sim(&self) -> SocketAddr {
+        let listener = listener().await;
+        let address = listener.local_addr().unwrap();
+        let config = provider_sim::Config::default();
+        tokio::spawn(provider_sim::run(config, listener, self.sim.shutdown.clone()));
+        address
+    }
+
     /// Registers a device for each token, of a user of the same name.
     pub async fn import<S: ToString>(
         &mut self,
         tokens: impl IntoIterator<Item = S>,
     ) -> ImportDevicesResponse {
-        let registrations: Vec<_> = tokens.into_iter().map(|t| registration(&t.to_string())).collect();
+        self.import_registrations(tokens.into_iter().map(|t| registration(&t.to_string())).collect()).await
+    }
+
+    pub async fn import_registrations(
+        &mut self,
+        registrations: Vec<DeviceRegistration>,
+    ) -> ImportDevicesResponse {
         let messages: Vec<_> =
             registrations.chunks(5_000).map(|c| ImportDevicesRequest { registrations: c.to_vec() }).collect();
         let response = self.devices.import_devices(tokio_stream::iter(messages)).await.unwrap().into_inner();
@@ -169,7 +184,11 @@ impl World {
 /// Sums are equal everywhere: states add up to the total, providers to the whole.
 pub fn check_sums(status: &BroadcastStatus) {
     let c = status.counts.as_ref().unwrap();
-    assert_eq!(c.total, c.pending + c.sent + c.dead + c.expired + c.skipped + c.cancelled, "{status:?}");
+    assert_eq!(
+        c.total,
+        c.pending + c.sent + c.dead + c.expired + c.skipped + c.cancelled + c.unconfirmed,
+        "{status:?}"
+    );
     assert_eq!(c.dead, c.dead_unregistered + c.dead_rejected + c.dead_attempts_exhausted, "{status:?}");
     let by_provider: i64 = status.providers.iter().map(|p| p.counts.as_ref().unwrap().total).sum();
     assert_eq!(c.total, by_provider, "{status:?}");
@@ -222,6 +241,20 @@ impl Sim {
 
     pub async fn stats(&self) -> Stats {
         self.http.get(self.url("/stats")).send().await.unwrap().json().await.unwrap()
+    }
+
+    /// The keys of all deliveries that it saw.
+    pub async fn keys(&self) -> Vec<String> {
+        let text = self.http.get(self.url("/deliveries")).send().await.unwrap().text().await.unwrap();
+        let records = text.lines().map(|l| serde_json::from_str::<provider_sim::DeliveryRecord>(l).unwrap());
+        records.map(|r| r.key).collect()
+    }
+
+    /// Starts another one, which behaves well, there, in its place.
+    pub async fn move_to(&mut self, address: SocketAddr) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        tokio::spawn(provider_sim::run(provider_sim::Config::default(), listener, self.shutdown.clone()));
+        self.address = address;
     }
 
     pub async fn behave(&self, change: serde_json::Value) {

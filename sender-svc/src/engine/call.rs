@@ -5,59 +5,100 @@ use std::time::Duration;
 
 use bongsu_store::{DeviceId, Gone, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::flush::{Answered, Settled};
+use super::health;
 use super::held::{HeldBatch, Job};
-use super::judge::{judge, slow_down_pause};
+use super::judge::{Case, judge, slow_down_pause};
 use super::line::Line;
 use crate::metrics;
 use crate::provider::Answer;
 
-/// While a call must not start because the lease or the heartbeat is overdue, this is how often it is looked at again.
+/// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
+/// is how often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A provider's wish for a pause is heeded up to this for all its deliveries; the delivery that it answered waits in full.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A call that may begin.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub line: Arc<Line>,
+    pub job: Job,
+    pub unrecorded: OwnedSemaphorePermit,
+    /// A place among the line's calls; a probe needs none.
+    pub flight: Option<OwnedSemaphorePermit>,
+    /// Whether it is to tell if a parked provider works again.
+    pub probe: bool,
+}
+
+/// Where calls go: straight to the provider, or by way of a note that they are about to be made.
+#[derive(Debug, Clone)]
+pub(super) struct Calls {
+    pub engine: Arc<Engine>,
+    pub settled: mpsc::Sender<Settled>,
+    pub to_mark: mpsc::Sender<Ready>,
+}
+
+impl Calls {
+    /// Begins a call, or has it noted first where it must not be repeated.
+    pub(super) async fn begin(&self, ready: Ready) {
+        ready.line.count_call();
+        if ready.job.held.work.at_most_once {
+            // Closed by an abandoned drain only.
+            let _ = self.to_mark.send(ready).await;
+        } else {
+            spawn(&self.engine, ready, &self.settled);
+        }
+    }
+}
+
+/// Makes a call that may start now.
+pub(super) fn spawn(engine: &Arc<Engine>, ready: Ready, settled: &mpsc::Sender<Settled>) {
+    engine.calls.spawn(make_call(engine.clone(), ready, settled.clone()));
+}
 
 /// What to do with the delivery at the head of the queue.
 enum Start {
     Call,
     Settle(Verdict),
+    /// Not now: its batch goes back.
+    GiveBack,
     /// Its batch is somebody else's now.
     Drop,
 }
 
-pub(super) async fn run(
-    engine: Arc<Engine>,
-    line: Arc<Line>,
-    settled: mpsc::Sender<Settled>,
-    drain: CancellationToken,
-) {
+pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken) {
+    let engine = &calls.engine;
     let start_calls = async {
         // The semaphores are never closed.
         while let (Ok(unrecorded), Ok(flight)) =
             (engine.unrecorded.clone().acquire_owned().await, line.flight.clone().acquire_owned().await)
         {
-            line.unpaused().await;
+            while !line.has_room() && !line.is_closed() {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
             let job = line.queue.pop().await;
             if line.wanted() > 0 {
                 engine.claim_now.notify_one();
             }
-            match may_start(&engine, &job.held).await {
+            let settled = match may_start(engine, &line, &job.held).await {
                 Start::Call => {
-                    line.count_call();
-                    let call =
-                        make_call(engine.clone(), line.clone(), job, unrecorded, flight, settled.clone());
-                    engine.calls.spawn(call);
+                    let flight = Some(flight);
+                    calls.begin(Ready { line: line.clone(), job, unrecorded, flight, probe: false }).await;
+                    continue;
                 }
                 Start::Settle(verdict) => {
-                    let answered = Answered::without_call(job.held, job.device, verdict);
-                    if settled.send(Settled::Answer(answered)).await.is_err() {
-                        return;
-                    }
+                    Settled::Answer(Answered::without_call(job.held, job.device, verdict))
                 }
-                Start::Drop => {}
+                Start::GiveBack => Settled::Back(job.held),
+                Start::Drop => continue,
+            };
+            if calls.settled.send(settled).await.is_err() {
+                return;
             }
         }
     };
@@ -68,7 +109,7 @@ pub(super) async fn run(
     }
 }
 
-async fn may_start(engine: &Engine, held: &HeldBatch) -> Start {
+async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch) -> Start {
     loop {
         if held.is_lost() {
             return Start::Drop;
@@ -79,7 +120,10 @@ async fn may_start(engine: &Engine, held: &HeldBatch) -> Start {
         if held.work.is_expired() {
             return Start::Settle(Verdict::Expired);
         }
-        if engine.holdings.lease_allows_start(held) && engine.pulse.is_fresh() {
+        if held.work.is_paused() || line.is_closed() {
+            return Start::GiveBack;
+        }
+        if engine.may_call(held) {
             return Start::Call;
         }
         // Renewal or heartbeat is late: Postgres is slow or away. Somebody else may soon hold this batch.
@@ -87,20 +131,37 @@ async fn may_start(engine: &Engine, held: &HeldBatch) -> Start {
     }
 }
 
-async fn make_call(
-    engine: Arc<Engine>,
-    line: Arc<Line>,
-    job: Job,
-    unrecorded: OwnedSemaphorePermit,
-    flight: OwnedSemaphorePermit,
-    settled: mpsc::Sender<Settled>,
-) {
-    let Job { held, device, target } = job;
-    let started = tokio::time::Instant::now();
-    let answer = line.webhook.call(held.work.id, device, &target.token, &held.work.notification).await;
+impl Engine {
+    /// Whether lease and heartbeat allow a call to start now.
+    fn may_call(&self, held: &HeldBatch) -> bool {
+        self.holdings.lease_allows_start(held) && self.pulse.is_fresh()
+    }
+
+    /// Waits until they do. False where the batch was lost meanwhile.
+    async fn await_lease(&self, held: &HeldBatch) -> bool {
+        while !held.is_lost() {
+            if self.may_call(held) {
+                return true;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        false
+    }
+}
+
+async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Settled>) {
+    let Ready { line, job: Job { held, device, target }, unrecorded, flight, probe } = ready;
+    // Noting it may have taken long.
+    if held.work.at_most_once && !engine.await_lease(&held).await {
+        line.uncount_call();
+        return;
+    }
+    let started = Instant::now();
+    let answer = line.webhook.call(held.work.origin, device, &target.token, &held.work.notification).await;
     drop(flight);
     line.count_answer();
     metrics::called(&line.name, &answer, started.elapsed());
+    health::note(&engine, &line, &answer, held.lease.failures, probe);
     let mut gone = None;
     match &answer {
         Answer::SlowDown { retry_after, .. } => {
@@ -111,7 +172,12 @@ async fn make_call(
         }
         _ => {}
     }
-    let verdict = judge(answer, held.lease.failures, &line.schedule);
+    let failures = held.lease.failures;
+    let last = failures + 1 >= line.schedule.max_attempts;
+    let breaker = &line.breaker;
+    let charged = !(probe || breaker.is_parked() || last && breaker.is_suspect(Instant::now()));
+    let case = Case { failures, charged, at_most_once: held.work.at_most_once };
+    let verdict = judge(answer, case, &line.schedule);
     let answered = Answered { held, device, verdict, gone, unrecorded: Some(unrecorded) };
     // Only an abandoned drain closes the channel; the call may then be made again by whoever takes the batch.
     let _ = settled.send(Settled::Answer(answered)).await;

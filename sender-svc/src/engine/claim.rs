@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bongsu_store::{ClaimLane, DueDelivery, LeasedBatch, ProviderId, Result, Verdict, Want};
-use tokio::sync::mpsc;
+use bongsu_store::{ClaimLane, Due, DueDelivery, LeasedBatch, ProviderId, Result, Verdict, Want};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
+use super::call::Calls;
 use super::flush::{Answered, Settled};
 use super::held::{HeldBatch, Job};
 use super::line::Line;
@@ -28,10 +28,10 @@ const MOST_BATCHES: usize = 256;
 /// none.
 const BELOW_FLOOR: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
-struct Claimer {
-    engine: Arc<Engine>,
-    lane: ClaimLane,
-    settled: mpsc::Sender<Settled>,
+pub(super) struct Claimer {
+    pub(super) engine: Arc<Engine>,
+    pub(super) lane: ClaimLane,
+    pub(super) calls: Calls,
     /// Deliveries per batch in the last claims of a line.
     batch_size: HashMap<ProviderId, usize>,
     /// Some of our leases may be unknown to us: an answer was lost.
@@ -40,11 +40,12 @@ struct Claimer {
     idle: bool,
 }
 
-pub(super) async fn run(engine: Arc<Engine>, settled: mpsc::Sender<Settled>, drain: CancellationToken) {
+pub(super) async fn run(calls: Calls, drain: CancellationToken) {
+    let engine = calls.engine.clone();
     let mut claimer = Claimer {
         lane: engine.store.claim_lane(engine.sender),
         engine: engine.clone(),
-        settled,
+        calls,
         batch_size: HashMap::new(),
         orphans: false,
         looked_below: Instant::now(),
@@ -99,6 +100,7 @@ impl Claimer {
             }
             self.orphans = false;
         }
+        self.probe().await?;
         let below = if self.idle { BELOW_FLOOR.1 } else { BELOW_FLOOR.0 };
         let look_below = self.looked_below.elapsed() >= below;
         let wants = self.wants(look_below);
@@ -117,6 +119,18 @@ impl Claimer {
             return Ok(Some(0));
         }
         self.note_ranks(&batches);
+        for (line, held, due) in self.take_in(&batches, sent).await? {
+            self.supply(&line, held, due).await;
+        }
+        Ok(Some(batches.len()))
+    }
+
+    /// Reads what is left to do in claimed batches, and holds them.
+    pub(super) async fn take_in(
+        &mut self,
+        batches: &[LeasedBatch],
+        claim_sent: Instant,
+    ) -> Result<Vec<(Arc<Line>, Arc<HeldBatch>, Vec<DueDelivery>)>> {
         // Kept until the batches are held.
         let (mut works, unknown) = self.engine.holdings.known_broadcasts(batches.iter().map(|b| b.broadcast));
         if !unknown.is_empty() {
@@ -126,9 +140,9 @@ impl Claimer {
         let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
         let due = self.lane.read(&ids).await?;
         metrics::read(reading.elapsed());
-        self.supply(&batches, due, sent + self.engine.limits.start_window()).await;
+        let taken = self.hold(batches, due, claim_sent + self.engine.limits.start_window());
         drop(works);
-        Ok(Some(batches.len()))
+        Ok(taken)
     }
 
     fn wants(&self, look_below: bool) -> Vec<Want> {
@@ -161,8 +175,13 @@ impl Claimer {
         }
     }
 
-    /// Hands what was read to the lines; what needs no call goes straight to the flush.
-    async fn supply(&mut self, batches: &[LeasedBatch], due: Vec<DueDelivery>, start_before: Instant) {
+    fn hold(
+        &mut self,
+        batches: &[LeasedBatch],
+        due: Vec<DueDelivery>,
+        start_before: Instant,
+    ) -> Vec<(Arc<Line>, Arc<HeldBatch>, Vec<DueDelivery>)> {
+        let mut taken = Vec::with_capacity(batches.len());
         let mut by_batch: HashMap<_, Vec<DueDelivery>> = HashMap::new();
         for delivery in due {
             by_batch.entry(delivery.batch).or_default().push(delivery);
@@ -180,28 +199,48 @@ impl Claimer {
                 self.orphans = true;
                 continue;
             };
-            self.supply_batch(&line, held, due).await;
+            taken.push((line, held, due));
         }
+        taken
     }
 
-    async fn supply_batch(&self, line: &Line, held: Arc<HeldBatch>, due: Vec<DueDelivery>) {
-        if due.is_empty() {
-            // The owner before had settled everything, and not closed it.
-            let _ = self.settled.send(Settled::Nothing(held)).await;
-            return;
-        }
-        let mut jobs = VecDeque::with_capacity(due.len());
-        for DueDelivery { device, target, .. } in due {
-            match target {
-                Some(target) => jobs.push_back(Job { held: held.clone(), device, target }),
-                None => {
-                    let answered = Answered::without_call(held.clone(), device, Verdict::Skipped);
-                    let _ = self.settled.send(Settled::Answer(answered)).await;
-                }
-            }
-        }
+    /// Hands what was read to the line; what needs no call goes straight to the flush.
+    async fn supply(&self, line: &Line, held: Arc<HeldBatch>, due: Vec<DueDelivery>) {
+        let jobs = self.settle_or_queue(&held, due).await;
         if !jobs.is_empty() {
             line.queue.push(held, jobs);
         }
+    }
+
+    /// Settles what needs no call, and returns what does.
+    pub(super) async fn settle_or_queue(
+        &self,
+        held: &Arc<HeldBatch>,
+        due: Vec<DueDelivery>,
+    ) -> VecDeque<Job> {
+        let mut jobs = VecDeque::with_capacity(due.len());
+        if due.is_empty() {
+            // The owner before had settled everything, and not closed it.
+            self.settle(Settled::Nothing(held.clone())).await;
+        }
+        for DueDelivery { device, due, .. } in due {
+            let verdict = match due {
+                Due::Call(target) => {
+                    jobs.push_back(Job { held: held.clone(), device, target });
+                    continue;
+                }
+                Due::Skip => Verdict::Skipped,
+                Due::Interrupted => {
+                    Verdict::Unconfirmed { code: "interrupted".to_owned(), detail: String::new() }
+                }
+            };
+            self.settle(Settled::Answer(Answered::without_call(held.clone(), device, verdict))).await;
+        }
+        jobs
+    }
+
+    pub(super) async fn settle(&self, settled: Settled) {
+        // Closed by an abandoned drain only.
+        let _ = self.calls.settled.send(settled).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Staying alive in the eyes of others, and noticing who is not: heartbeat, renewal, cancellations, dead senders. On a
+//! Staying alive in the eyes of others, and noticing who is not: heartbeat, renewal, flags, signals, dead senders. On a
 //! connection of its own, so that none of it waits behind claims and flushes.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Engine;
 use crate::metrics;
 
-/// Cancellations are looked for, and dead senders, this often.
+/// Flags of broadcasts, signals of providers and dead senders are looked for this often.
 const TICK: Duration = Duration::from_millis(250);
 /// A heartbeat every this many ticks.
 const HEARTBEAT_TICKS: u64 = 2;
@@ -135,9 +135,10 @@ impl Control {
         }
         let broadcasts = engine.holdings.broadcasts();
         if !broadcasts.is_empty() {
-            engine.holdings.cancel(&lane.cancelled(&broadcasts).await?);
+            engine.holdings.heed(&broadcasts, &lane.flags(&broadcasts).await?);
         }
         engine.holdings.forget_idle_broadcasts();
+        heed_providers(engine, lane).await?;
         if engine.pulse.may_reclaim() {
             let revoked = lane.revoke_dead(DEAD_AFTER).await?;
             if revoked > 0 {
@@ -178,6 +179,18 @@ impl Control {
         }
         metrics::holding(&engine.lines, engine.limits.unrecorded - engine.unrecorded.available_permits());
     }
+}
+
+/// Learns which providers are parked or held, by whomever.
+async fn heed_providers(engine: &Engine, lane: &mut ControlLane) -> Result<()> {
+    let providers: Vec<_> = engine.lines.iter().map(|line| line.provider).collect();
+    for signals in lane.signals(&providers).await? {
+        let line = engine.lines.iter().find(|line| line.provider == signals.id);
+        if line.is_some_and(|line| line.heed(&signals)) {
+            engine.claim_now.notify_one();
+        }
+    }
+    Ok(())
 }
 
 async fn renew(engine: &Engine, lane: &mut ControlLane) -> Result<()> {

@@ -29,6 +29,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 #[derive(Debug)]
 pub(super) enum Settled {
     Answer(Answered),
+    /// A delivery that is not called now: its batch is offered again once the others have their answers.
+    Back(Arc<HeldBatch>),
     /// A batch in which nothing was left to do.
     Nothing(Arc<HeldBatch>),
 }
@@ -82,6 +84,11 @@ fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
     for item in settled {
         match item {
             Settled::Nothing(held) => flush.closed.push(held.lease),
+            Settled::Back(held) => {
+                if held.count_answer() {
+                    flush.closed.push(held.lease);
+                }
+            }
             Settled::Answer(Answered { held, device, verdict, gone, unrecorded }) => {
                 flush.outcomes.push(Outcome { batch: held.lease, device, verdict });
                 flush.gone.extend(gone);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{BatchId, BroadcastId, DeviceId, LeasedBatch, Target, Work, webhook_notification};
+use bongsu_store::{BatchId, BroadcastId, DeviceId, Flags, LeasedBatch, Target, Work, webhook_notification};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -16,26 +16,38 @@ const KEEP_BROADCAST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct BroadcastWork {
     pub id: BroadcastId,
+    /// The id that providers know, and devices.
+    pub origin: BroadcastId,
+    /// Whether a delivery that may have been accepted must not be called again.
+    pub at_most_once: bool,
     /// The part of each call's body that is the same for all devices, built once.
     pub notification: Box<RawValue>,
     /// By our monotonic clock, counted from what the database said was left.
     expires_at: Instant,
     cancelled: AtomicBool,
+    paused: AtomicBool,
 }
 
 impl BroadcastWork {
     fn new(work: &Work) -> Self {
-        let json = webhook_notification(work.id, &work.message);
+        let json = webhook_notification(work.origin, &work.message);
         Self {
             id: work.id,
+            origin: work.origin,
+            at_most_once: work.at_most_once,
             notification: RawValue::from_string(json).expect("serde_json wrote it"),
             expires_at: Instant::now() + work.time_left,
             cancelled: AtomicBool::new(work.cancelled),
+            paused: AtomicBool::new(work.paused),
         }
     }
 
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
     }
 
     pub fn is_expired(&self) -> bool {
@@ -194,18 +206,22 @@ impl Holdings {
         lost
     }
 
-    pub fn cancel(&self, ids: &[BroadcastId]) {
+    /// Takes in the flags of the broadcasts that were `asked` for; those without one have none.
+    pub fn heed(&self, asked: &[BroadcastId], flags: &[Flags]) {
         let inner = self.lock();
-        for (work, _) in ids.iter().filter_map(|id| inner.broadcasts.get(id)) {
-            work.cancelled.store(true, Ordering::Relaxed);
+        for (work, _) in asked.iter().filter_map(|id| inner.broadcasts.get(id)) {
+            let flags = flags.iter().find(|flags| flags.id == work.id);
+            work.paused.store(flags.is_some_and(|f| f.paused), Ordering::Relaxed);
+            // There is no way back from this one.
+            work.cancelled.fetch_or(flags.is_some_and(|f| f.cancelled), Ordering::Relaxed);
         }
     }
 
-    /// Forgets broadcasts that no batch and no call needs.
+    /// Forgets broadcasts that no batch and no call needs; a paused one at once, since nobody would notice its resumption.
     pub fn forget_idle_broadcasts(&self) {
-        self.lock()
-            .broadcasts
-            .retain(|_, (work, used)| Arc::strong_count(work) > 1 || used.elapsed() < KEEP_BROADCAST);
+        self.lock().broadcasts.retain(|_, (work, used)| {
+            Arc::strong_count(work) > 1 || (used.elapsed() < KEEP_BROADCAST && !work.is_paused())
+        });
     }
 
     /// Whether the lease lasts long enough for a call that starts now.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bongsu_store::{DeadReason, Verdict};
 
-use crate::provider::Answer;
+use crate::provider::{Answer, Trouble};
 
 /// How often, and how far apart, a provider's deliveries are tried.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +24,20 @@ impl RetrySchedule {
     }
 }
 
-/// What becomes of a delivery whose earlier calls failed `failures` times (those that count) and whose present call was
-/// answered with `answer`.
-pub fn judge(answer: Answer, failures: i32, schedule: &RetrySchedule) -> Verdict {
+/// What a verdict depends on beside the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Earlier calls that failed and count.
+    pub failures: i32,
+    /// Whether a failure now counts: not while the provider fails as a whole.
+    pub charged: bool,
+    /// Whether a delivery that may have been accepted must not be called again.
+    pub at_most_once: bool,
+}
+
+/// What becomes of a delivery whose present call was answered with `answer`.
+pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
+    let Case { failures, charged, at_most_once } = case;
     match answer {
         Answer::Accepted => Verdict::Sent,
         Answer::Gone(said) => {
@@ -38,13 +49,16 @@ pub fn judge(answer: Answer, failures: i32, schedule: &RetrySchedule) -> Verdict
         Answer::SlowDown { retry_after, said } => {
             Verdict::Retry { after: slow_down_pause(retry_after, schedule), code: said.code, charged: false }
         }
-        Answer::Trouble { said, .. } if failures + 1 >= schedule.max_attempts => {
+        Answer::Trouble { trouble: Trouble::Unknown, said, .. } if at_most_once => {
+            Verdict::Unconfirmed { code: said.code, detail: said.detail }
+        }
+        Answer::Trouble { said, .. } if charged && failures + 1 >= schedule.max_attempts => {
             Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: said.code, detail: said.detail }
         }
-        Answer::Trouble { retry_after, said } => Verdict::Retry {
+        Answer::Trouble { retry_after, said, .. } => Verdict::Retry {
             after: schedule.delay(failures + 1).max(retry_after.unwrap_or_default()),
             code: said.code,
-            charged: true,
+            charged,
         },
     }
 }
@@ -67,11 +81,15 @@ mod tests {
     }
 
     fn trouble(retry_after: Option<Duration>) -> Answer {
-        Answer::Trouble { retry_after, said: Said::new("503", "busy") }
+        Answer::Trouble { trouble: Trouble::Failed, retry_after, said: Said::new("503", "busy") }
+    }
+
+    fn case(failures: i32) -> Case {
+        Case { failures, charged: true, at_most_once: false }
     }
 
     fn delay(answer: Answer, failures: i32) -> Option<Duration> {
-        match judge(answer, failures, &schedule()) {
+        match judge(answer, case(failures), &schedule()) {
             Verdict::Retry { after, .. } => Some(after),
             _ => None,
         }
@@ -82,7 +100,7 @@ mod tests {
         let delays: Vec<_> = (0..4).map(|failures| delay(trouble(None), failures)).collect();
         assert_eq!(delays, [Some(2 * SECOND), Some(6 * SECOND), Some(18 * SECOND), None]);
         assert!(matches!(
-            judge(trouble(None), 3, &schedule()),
+            judge(trouble(None), case(3), &schedule()),
             Verdict::Dead { reason: DeadReason::AttemptsExhausted, ref code, .. } if code == "503"
         ));
     }
@@ -98,7 +116,7 @@ mod tests {
         for failures in [0, 3] {
             let answer = Answer::SlowDown { retry_after: Some(9 * SECOND), said: Said::new("429", "") };
             assert_eq!(
-                judge(answer, failures, &schedule()),
+                judge(answer, case(failures), &schedule()),
                 Verdict::Retry { after: 9 * SECOND, code: "429".into(), charged: false }
             );
         }
@@ -111,12 +129,36 @@ mod tests {
     fn a_gone_token_and_a_rejected_request_are_dead_at_the_first_answer() {
         let said = || Said::new("410", "unregistered");
         assert!(matches!(
-            judge(Answer::Gone(said()), 0, &schedule()),
+            judge(Answer::Gone(said()), case(0), &schedule()),
             Verdict::Dead { reason: DeadReason::Unregistered, .. }
         ));
         assert!(matches!(
-            judge(Answer::Rejected(said()), 0, &schedule()),
+            judge(Answer::Rejected(said()), case(0), &schedule()),
             Verdict::Dead { reason: DeadReason::Rejected, .. }
         ));
+    }
+
+    #[test]
+    fn while_the_provider_fails_as_a_whole_no_attempt_is_used_up_not_even_the_last() {
+        let parked = Case { charged: false, ..case(3) };
+        assert!(matches!(
+            judge(trouble(None), parked, &schedule()),
+            Verdict::Retry { charged: false, after, .. } if after == schedule().delay(4)
+        ));
+    }
+
+    #[test]
+    fn at_most_once_an_answer_that_never_came_is_not_asked_for_again_and_a_refusal_is() {
+        let once = Case { at_most_once: true, ..case(0) };
+        let said = || Said::new("timeout", "");
+        let lost = Answer::Trouble { trouble: Trouble::Unknown, retry_after: None, said: said() };
+        assert!(matches!(
+            judge(lost, once, &schedule()),
+            Verdict::Unconfirmed { ref code, .. } if code == "timeout"
+        ));
+        for safe in [Trouble::Unreachable, Trouble::Denied, Trouble::Failed] {
+            let answer = Answer::Trouble { trouble: safe, retry_after: None, said: said() };
+            assert!(matches!(judge(answer, once, &schedule()), Verdict::Retry { .. }), "{safe:?}");
+        }
     }
 }

@@ -1,13 +1,14 @@
-//! A line: what belongs to one provider. Its local queue, its calls in flight, its pause.
+//! A line: what belongs to one provider. Its local queue, its calls in flight, its pause, its breaker.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::ProviderId;
+use bongsu_store::{ProviderId, Signals};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::breaker::Breaker;
 use super::judge::RetrySchedule;
 use super::queue::LocalQueue;
 use crate::provider::webhook::Webhook;
@@ -35,6 +36,8 @@ pub struct Line {
     /// Answers per second, lately.
     rate: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
+    pub breaker: Breaker,
+    probe_due: AtomicBool,
     /// The greatest rank claimed.
     pub vtime: AtomicI64,
     /// What the claim looks for at least: a virtual time published two heartbeats ago, so that fresh work that was ranked
@@ -62,6 +65,8 @@ impl Line {
             answered: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
+            breaker: Breaker::default(),
+            probe_due: AtomicBool::new(false),
             vtime: AtomicI64::new(0),
             floor: AtomicI64::new(0),
         }
@@ -76,13 +81,18 @@ impl Line {
         self.calling.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Deliveries to claim now: none while the queue is still half full, or the provider paused.
+    /// Deliveries to claim now: none while the queue is still half full, or the provider closed.
     pub fn wanted(&self) -> usize {
         let queue_target = QUEUE_LEAST.max(self.per(QUEUE_TIME));
-        if self.is_paused() || self.queue.len() > queue_target / 2 {
+        if self.is_closed() || self.queue.len() > queue_target / 2 {
             return 0;
         }
-        (queue_target + self.flight_limit).saturating_sub(self.queue.len() + self.in_flight())
+        (queue_target + self.allowed()).saturating_sub(self.queue.len() + self.in_flight())
+    }
+
+    /// A call that was counted did not begin.
+    pub fn uncount_call(&self) {
+        self.calling.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub fn count_answer(&self) {
@@ -107,8 +117,34 @@ impl Line {
         self.paused_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_paused(&self) -> bool {
-        self.paused().is_some_and(|until| Instant::now() < until)
+    /// Whether no call may start: the provider asked to slow down, or is parked.
+    pub fn is_closed(&self) -> bool {
+        self.breaker.is_parked() || self.paused().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Calls that may be under way now.
+    fn allowed(&self) -> usize {
+        self.breaker.allows(self.flight_limit, Instant::now())
+    }
+
+    /// Whether one call more may be under way.
+    pub fn has_room(&self) -> bool {
+        self.in_flight() < self.allowed()
+    }
+
+    /// Takes in what all senders know of the provider. True where a probe is due.
+    pub fn heed(&self, signals: &Signals) -> bool {
+        self.breaker.heed(signals.parked, signals.resumed_ago, Instant::now());
+        if !signals.held.is_zero() {
+            self.pause(signals.held);
+        }
+        self.probe_due.store(signals.probe_due, Ordering::Relaxed);
+        signals.probe_due
+    }
+
+    /// Whether a probe is due; the next one only once Postgres says so again.
+    pub fn take_probe_due(&self) -> bool {
+        self.probe_due.swap(false, Ordering::Relaxed)
     }
 
     /// No call starts for this long. True where that is news.
@@ -121,16 +157,5 @@ impl Line {
             *paused = Some(until);
         }
         news
-    }
-
-    /// Waits until the provider may be called.
-    pub async fn unpaused(&self) {
-        loop {
-            let until = *self.paused();
-            match until {
-                Some(until) if Instant::now() < until => tokio::time::sleep_until(until).await,
-                _ => return,
-            }
-        }
     }
 }

@@ -1,21 +1,25 @@
 //! The engine: claims batches, calls providers, records outcomes.
 //!
 //! ```text
-//! claim ──▶ line's queue, in rank order ──▶ calls in flight ──▶ answers ──▶ flush ──▶ complete
-//!   ▲                                                                         │
-//!   └───────── control: heartbeat, renewal, flags, dead senders ◀─────────────┘
+//! claim ──▶ line's queue, in rank order ──▶ (mark ──▶) calls in flight ──▶ answers ──▶ flush ──▶ complete
+//!   ▲                                                                                  │
+//!   └───────── control: heartbeat, renewal, flags, signals, dead senders ◀─────────────┘
 //! ```
 //!
 //! Bounds: calls in flight per line, calls whose answer is not recorded over all lines ([`Limits::unrecorded`]); while the
 //! flush lags no call starts, so nothing is claimed. What a kill can duplicate is at most the second of these.
 
+mod breaker;
 mod call;
 mod claim;
 mod control;
 mod flush;
+mod health;
 pub mod held;
 pub mod judge;
 pub mod line;
+mod mark;
+mod probe;
 mod queue;
 mod sweep;
 
@@ -107,11 +111,14 @@ pub async fn run(
 
     // Each ends in its time during a drain, and none before.
     let mut starters = JoinSet::new();
-    starters.spawn(claim::run(engine.clone(), settled.clone(), shutdown.clone()));
+    let (to_mark, marking) = mpsc::channel(FLUSH_CHANNEL);
+    let calls = call::Calls { engine: engine.clone(), settled, to_mark };
+    starters.spawn(claim::run(calls.clone(), shutdown.clone()));
     for line in &engine.lines {
-        starters.spawn(call::run(engine.clone(), line.clone(), settled.clone(), shutdown.clone()));
+        starters.spawn(call::run(calls.clone(), line.clone(), shutdown.clone()));
     }
-    drop(settled);
+    starters.spawn(mark::run(engine.clone(), calls.settled.clone(), marking, shutdown.clone()));
+    drop(calls);
     let mut recorders = JoinSet::new();
     recorders.spawn(flush::run(engine.clone(), to_flush, touched, abandon.clone()));
     recorders.spawn(sweep::run(engine.clone(), to_complete));

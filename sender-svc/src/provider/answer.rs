@@ -18,7 +18,21 @@ pub enum Answer {
     /// Too many calls: not a failure of this delivery.
     SlowDown { retry_after: Option<Duration>, said: Said },
     /// Anything that may be better next time, an answer that never came included.
-    Trouble { retry_after: Option<Duration>, said: Said },
+    Trouble { trouble: Trouble, retry_after: Option<Duration>, said: Said },
+}
+
+/// What kind of trouble: whose fault it may be, and whether the provider may have accepted all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// There was no connection; nothing was sent. No device's fault.
+    Unreachable,
+    /// Our credentials were refused. No device's fault.
+    Denied,
+    /// The provider says that it failed.
+    Failed,
+    /// The request was sent, and no answer came, or one that a gateway gave in the provider's place: it may have been
+    /// accepted.
+    Unknown,
 }
 
 /// The provider's words, or ours where there were none.
@@ -39,16 +53,20 @@ impl Said {
 /// The meaning of an HTTP status at a generic webhook (design: the answer table).
 ///
 /// 401 and 403 are trouble and not a rejection: credentials are ours to mend, and the devices can still be reached. So is a
-/// redirect, which is never followed: it means that the configured URL is wrong.
+/// redirect, which is never followed: it means that the configured URL is wrong. 502 and 504 come from a gateway that has
+/// passed the request on, and does not know what became of it (RFC 9110, sections 15.6.3 and 15.6.5).
 pub fn of_webhook(status: u16, retry_after: Option<Duration>, detail: String) -> Answer {
     let said = Said::new(status.to_string(), detail);
+    let trouble = |trouble, said| Answer::Trouble { trouble, retry_after, said };
     match status {
         200..=299 => Answer::Accepted,
         410 => Answer::Gone(said),
         429 => Answer::SlowDown { retry_after, said },
-        401 | 403 | 408 | 300..=399 => Answer::Trouble { retry_after, said },
+        401 | 403 => trouble(Trouble::Denied, said),
+        408 | 300..=399 => trouble(Trouble::Failed, said),
         400..=499 => Answer::Rejected(said),
-        _ => Answer::Trouble { retry_after, said },
+        502 | 504 => trouble(Trouble::Unknown, said),
+        _ => trouble(Trouble::Failed, said),
     }
 }
 

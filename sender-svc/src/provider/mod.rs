@@ -4,4 +4,4 @@
 pub mod answer;
 pub mod webhook;
 
-pub use answer::Answer;
+pub use answer::{Answer, Trouble};

@@ -14,7 +14,7 @@ use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::answer::{self, Answer, Said};
+use super::answer::{self, Answer, Said, Trouble};
 use bongsu_store::{BroadcastId, DeviceId};
 
 /// Streams that one HTTP/2 connection is trusted to carry: servers commonly allow 100 to 250, and calls beyond the limit
@@ -26,6 +26,8 @@ const DETAIL_BYTES: usize = 512;
 const BODY_BYTES: usize = 64 * 1024;
 /// Establishing a connection may take this long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Beside its time-out, a call gets this long for what is in the socket already.
+const LAST_LOOK: Duration = Duration::from_millis(250);
 /// An idle connection is kept this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A long HTTP/2 connection is asked whether it lives this often, and given up after the time-out.
@@ -84,8 +86,8 @@ impl Webhook {
                     .user_agent(concat!("bongsu/", env!("CARGO_PKG_VERSION")))
                     .redirect(reqwest::redirect::Policy::none())
                     .no_proxy()
-                    .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-                    .timeout(timeout)
+                    // Before the call's own time-out, so that it is known that nothing was sent.
+                    .connect_timeout(CONNECT_TIMEOUT.min(timeout * 3 / 4))
                     .tcp_nodelay(true)
                     .pool_idle_timeout(IDLE_TIMEOUT)
                     .pool_max_idle_per_host(in_flight)
@@ -118,13 +120,25 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json")
             .header("idempotency-key", delivery_key(broadcast, device))
             .body(body);
-        // The client's own time-out covers connect, request and body; this one is for anything it does not.
-        let limit = self.timeout + Duration::from_millis(500);
-        match tokio::time::timeout(limit, exchange(request)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => trouble(&error),
-            Err(_) => Answer::Trouble { retry_after: None, said: Said::new("timeout", "") },
+        match within(self.timeout, exchange(request)).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => trouble(&error),
+            None => Answer::Trouble {
+                trouble: Trouble::Unknown,
+                retry_after: None,
+                said: Said::new("timeout", ""),
+            },
         }
+    }
+}
+
+/// Waits for `exchange` for at most `limit` and [`LAST_LOOK`]. After this process stood still (stopped, or its machine paused)
+/// timers are the first thing it notices, and the answer may have been in the socket for long.
+async fn within<T>(limit: Duration, exchange: impl Future<Output = T>) -> Option<T> {
+    let mut exchange = std::pin::pin!(exchange);
+    match tokio::time::timeout(limit, &mut exchange).await {
+        Ok(answer) => Some(answer),
+        Err(_) => tokio::time::timeout(LAST_LOOK, exchange).await.ok(),
     }
 }
 
@@ -170,7 +184,9 @@ fn trouble(error: &reqwest::Error) -> Answer {
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    Answer::Trouble { retry_after: None, said: Said::new(code, cause.to_string()) }
+    // Whatever is not a failure to connect may have come after the request was written.
+    let trouble = if error.is_connect() { Trouble::Unreachable } else { Trouble::Unknown };
+    Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause.to_string()) }
 }
 
 #[cfg(test)]

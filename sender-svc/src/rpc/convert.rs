@@ -20,6 +20,7 @@ pub fn status(status: &Status, rate_per_second: f64, eta: Option<Duration>) -> v
         rate_per_second,
         eta: eta.and_then(|eta| eta.try_into().ok()),
         read_time: Some(to_timestamp(status.read_at)),
+        paused: status.paused,
     }
 }
 
@@ -28,6 +29,8 @@ fn provider(p: &ProviderCounts) -> v1::ProviderStatus {
         provider: p.provider.clone(),
         counts: Some(counts(&p.counts)),
         held_until: p.held_until.map(to_timestamp),
+        parked_since: p.parked.as_ref().map(|parked| to_timestamp(parked.since)),
+        parked_code: p.parked.as_ref().map(|parked| parked.code.clone()).unwrap_or_default(),
     }
 }
 
@@ -45,6 +48,7 @@ fn counts(c: &Counts) -> v1::DeliveryCounts {
         dead_rejected: c.dead_rejected,
         dead_attempts_exhausted: c.dead_attempts_exhausted,
         retried: c.retried,
+        unconfirmed: c.unconfirmed,
     }
 }
 
@@ -85,17 +89,20 @@ pub fn dead_letter(l: DeadLetter) -> v1::DeadLetter {
         detail: l.detail,
         attempts: l.attempts,
         create_time: Some(to_timestamp(l.created_at)),
+        replayed_by: l.replayed_by.map_or(0, |id| id.0),
     }
 }
 
 fn delivery_state(state: DeliveryState) -> v1::DeliveryState {
     match state {
         DeliveryState::Pending => v1::DeliveryState::Pending,
+        DeliveryState::Sending => v1::DeliveryState::Sending,
         DeliveryState::Sent => v1::DeliveryState::Sent,
         DeliveryState::Dead => v1::DeliveryState::Dead,
         DeliveryState::Expired => v1::DeliveryState::Expired,
         DeliveryState::Skipped => v1::DeliveryState::Skipped,
         DeliveryState::Cancelled => v1::DeliveryState::Cancelled,
+        DeliveryState::Unconfirmed => v1::DeliveryState::Unconfirmed,
     }
 }
 
@@ -104,6 +111,7 @@ fn dead_reason(reason: DeadReason) -> v1::DeadReason {
         DeadReason::AttemptsExhausted => v1::DeadReason::AttemptsExhausted,
         DeadReason::Unregistered => v1::DeadReason::Unregistered,
         DeadReason::Rejected => v1::DeadReason::Rejected,
+        DeadReason::Unconfirmed => v1::DeadReason::Unconfirmed,
     }
 }
 
@@ -111,11 +119,13 @@ pub fn delivery_states(states: &[i32], violations: &mut Violations) -> Vec<Deliv
     enums(states, "states", violations, |state| match v1::DeliveryState::try_from(state).ok()? {
         v1::DeliveryState::Unspecified => None,
         v1::DeliveryState::Pending => Some(DeliveryState::Pending),
+        v1::DeliveryState::Sending => Some(DeliveryState::Sending),
         v1::DeliveryState::Sent => Some(DeliveryState::Sent),
         v1::DeliveryState::Dead => Some(DeliveryState::Dead),
         v1::DeliveryState::Expired => Some(DeliveryState::Expired),
         v1::DeliveryState::Skipped => Some(DeliveryState::Skipped),
         v1::DeliveryState::Cancelled => Some(DeliveryState::Cancelled),
+        v1::DeliveryState::Unconfirmed => Some(DeliveryState::Unconfirmed),
     })
 }
 
@@ -125,6 +135,7 @@ pub fn dead_reasons(reasons: &[i32], violations: &mut Violations) -> Vec<DeadRea
         v1::DeadReason::AttemptsExhausted => Some(DeadReason::AttemptsExhausted),
         v1::DeadReason::Unregistered => Some(DeadReason::Unregistered),
         v1::DeadReason::Rejected => Some(DeadReason::Rejected),
+        v1::DeadReason::Unconfirmed => Some(DeadReason::Unconfirmed),
     })
 }
 

@@ -1,6 +1,7 @@
-//! gRPC of the sender: what happened to deliveries, read from Postgres.
+//! gRPC of the sender: what happened to deliveries, read from Postgres, and replaying what failed.
 
 mod convert;
+mod replay;
 mod status;
 mod watch;
 
@@ -11,7 +12,8 @@ use bongsu_ops::api::{PageFilter, Violations, page_size};
 use bongsu_proto::v1::delivery_service_server::DeliveryService;
 use bongsu_proto::v1::{
     GetStatusRequest, GetStatusResponse, ListDeadLettersRequest, ListDeadLettersResponse,
-    ListDeliveriesRequest, ListDeliveriesResponse, StreamStatusRequest, StreamStatusResponse,
+    ListDeliveriesRequest, ListDeliveriesResponse, ReplayDeadLettersRequest, ReplayDeadLettersResponse,
+    StreamStatusRequest, StreamStatusResponse,
 };
 use bongsu_store::{BroadcastId, DeadLetterFilter, DeliveryFilter, DeviceId, ProviderId, Store, StoreError};
 use tokio_stream::wrappers::ReceiverStream;
@@ -126,6 +128,13 @@ impl DeliveryService for Deliveries {
             page.cut(&mut rows, limit, |l| [l.broadcast.0, l.provider_id.0.into(), l.device.0]);
         let dead_letters = rows.into_iter().map(convert::dead_letter).collect();
         Ok(Response::new(ListDeadLettersResponse { dead_letters, next_page_token }))
+    }
+
+    async fn replay_dead_letters(
+        &self,
+        request: Request<ReplayDeadLettersRequest>,
+    ) -> Result<Response<ReplayDeadLettersResponse>, Status> {
+        Ok(Response::new(self.replay(request.into_inner()).await?))
     }
 }
 

@@ -16,6 +16,18 @@ pub fn draining() -> Status {
     api::draining("sender")
 }
 
+/// IDEMPOTENCY_KEY_REUSED: the replay's id stands for something else.
+pub fn replay_id_reused(key: &str, existing: BroadcastId) -> Status {
+    let message = format!(
+        "replay_id \"{key}\" was used for broadcast {existing}, which is something else: nothing was stored; use a new \
+         replay_id"
+    );
+    let metadata = [("broadcast_id", existing.to_string())];
+    api::refusal(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", message.clone(), &metadata, |details| {
+        details.set_resource_info("bongsu.v1.Broadcast", existing.to_string(), "", message);
+    })
+}
+
 /// TOO_MANY_WATCHERS.
 pub fn too_many_watchers(limit: usize) -> Status {
     let message = format!(

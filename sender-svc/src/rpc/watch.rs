@@ -161,7 +161,9 @@ impl Poller {
     }
 
     fn publish(&mut self, progress: Progress, at: Instant) {
-        let changed = progress.state != self.progress.state || progress.providers != self.progress.providers;
+        let changed = progress.state != self.progress.state
+            || progress.paused != self.progress.paused
+            || progress.providers != self.progress.providers;
         self.progress = progress;
         self.note(at);
         let rate = if self.progress.state.is_final() { 0.0 } else { self.rate() };

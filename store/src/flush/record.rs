@@ -12,10 +12,7 @@ use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, SHARD, SenderId};
-
-/// Bytes of a provider's code and words that are kept.
-const CODE_BYTES: usize = 64;
-const DETAIL_BYTES: usize = 512;
+use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Flushed> {
     let locked = Locked::take(tx, sender, flush).await?;
@@ -96,6 +93,7 @@ async fn update_deliveries<'a>(
         let (reason, wait, code) = match &outcome.verdict {
             Verdict::Dead { reason, code, .. } => (Some(*reason), None, Some(printable(code, CODE_BYTES))),
             Verdict::Retry { code, .. } => (None, delays.seconds(outcome), Some(printable(code, CODE_BYTES))),
+            Verdict::Unconfirmed { code, .. } => (None, None, Some(printable(code, CODE_BYTES))),
             _ => (None, None, None),
         };
         reasons.push(reason);
@@ -129,18 +127,21 @@ async fn update_batches(
     recorded: &[&Outcome],
     closed: &HashSet<BatchId>,
 ) -> Result<BTreeSet<BroadcastId>> {
-    // Columns: sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, retried.
-    let mut tallies: BTreeMap<BatchId, [i32; 8]> = closed.iter().map(|id| (*id, [0; 8])).collect();
+    // Columns: sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, unconfirmed,
+    // retried.
+    let mut tallies: BTreeMap<BatchId, [i32; 9]> = closed.iter().map(|id| (*id, [0; 9])).collect();
     for outcome in recorded {
         let column = match &outcome.verdict {
             Verdict::Sent => 0,
             Verdict::Dead { reason: DeadReason::AttemptsExhausted, .. } => 1,
             Verdict::Dead { reason: DeadReason::Unregistered, .. } => 2,
-            Verdict::Dead { reason: DeadReason::Rejected, .. } => 3,
+            // The compiler cannot tell that nobody makes the second.
+            Verdict::Dead { reason: DeadReason::Rejected | DeadReason::Unconfirmed, .. } => 3,
             Verdict::Expired => 4,
             Verdict::Skipped => 5,
             Verdict::Cancelled => 6,
-            Verdict::Retry { .. } => 7,
+            Verdict::Unconfirmed { .. } => 7,
+            Verdict::Retry { .. } => 8,
         };
         tallies.entry(outcome.batch.id).or_default()[column] += 1;
     }
@@ -162,7 +163,8 @@ async fn update_batches(
         &column(4),
         &column(5),
         &column(6),
-        &column(7)
+        &column(7),
+        &column(8)
     )
     .fetch_all(tx)
     .await?;
@@ -174,6 +176,7 @@ async fn insert_dead_letters(tx: &mut PgConnection, recorded: &[&Outcome]) -> Re
         .iter()
         .filter_map(|o| match &o.verdict {
             Verdict::Dead { reason, code, detail } => Some((o, *reason, code, detail)),
+            Verdict::Unconfirmed { code, detail } => Some((o, DeadReason::Unconfirmed, code, detail)),
             _ => None,
         })
         .collect();
@@ -217,30 +220,4 @@ async fn retire_gone(tx: &mut PgConnection, gone: &[Gone]) -> Result<()> {
         .execute(tx)
         .await?;
     Ok(())
-}
-
-/// A provider's bytes, made safe to store and to show: control characters (Postgres text cannot hold NUL) become spaces,
-/// and what is longer than `bytes` is cut at a character.
-fn printable(text: &str, bytes: usize) -> String {
-    let mut out = String::with_capacity(text.len().min(bytes));
-    for c in text.chars() {
-        let c = if c.is_control() { ' ' } else { c };
-        if out.len() + c.len_utf8() > bytes {
-            break;
-        }
-        out.push(c);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_provider_says_is_stored_printable_and_within_its_bound() {
-        assert_eq!(printable("a\0b\nc", 64), "a b c");
-        assert_eq!(printable("봉수봉수", 7), "봉수");
-        assert_eq!(printable("", 64), "");
-    }
 }

@@ -19,6 +19,7 @@ const RETRY_JITTER: f64 = 0.1;
 const LONGEST_DELAY: Duration = EXPIRY_RANGE.1;
 /// Deliveries in one retry batch at most.
 const RETRY_BATCH_DELIVERIES: usize = 500;
+
 /// Makes the batches of what is to be tried again.
 pub(super) async fn insert(tx: &mut PgConnection, recorded: &[&Outcome], delays: &RetryDelays) -> Result<()> {
     let mut groups: BTreeMap<RetryGroup, Vec<(i64, i64)>> = BTreeMap::new();

@@ -161,7 +161,7 @@ async fn consent_withdrawn_or_a_device_replaced_after_fan_out_is_noticed_before_
     store.register(&other).await.unwrap();
     let sender = Sender::new(&store, provider);
     let due = sender.read(&sender.claim().await).await;
-    let callable: Vec<_> = due.iter().filter_map(|d| d.target.as_ref()).map(|t| t.token.as_str()).collect();
+    let callable: Vec<_> = due.iter().filter_map(|d| d.target()).map(|t| t.token.as_str()).collect();
     assert_eq!((due.len(), callable), (3, vec!["token-2"]));
 }
 

@@ -3,7 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod accepting;
+mod at_most_once;
+mod controlling;
 mod devices;
 mod harness;
+mod model;
+mod outage;
 mod queue;
+mod replaying;
 mod stage;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bongsu_store::{
-    Audience, BroadcastState, Cancellation, DeadLetterFilter, DeadReason, DeliveryFilter, DeliveryState,
-    DueDelivery, FanOut, Flush, LeasedBatch, Outcome, Store, Verdict, Want,
+    Audience, BroadcastState, Controlled, DeadLetterFilter, DeadReason, DeliveryFilter, DeliveryState,
+    DueDelivery, FanOut, Flush, LeasedBatch, Outcome, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
@@ -175,10 +175,6 @@ async fn a_batch_reclaimed_in_the_middle_offers_only_what_was_not_recorded() {
     assert_eq!((counts.sent, counts.retrying, counts.total), (400, 100, 500));
 }
 
-async fn expire_leases(store: &Store) {
-    sql(store, "UPDATE batch SET lease_expires_at = now() - interval '1 s' WHERE state = 'leased' RETURNING 1::bigint").await;
-}
-
 #[tokio::test]
 async fn late_outcome_is_fenced_after_reclaim_but_a_late_sent_still_counts_once() {
     let (store, provider) = stage(2).await;
@@ -300,14 +296,14 @@ async fn a_token_called_gone_retires_its_device_unless_it_registered_again_meanw
     let sender = Sender::new(&store, provider);
     let batches = sender.claim().await;
     let due = sender.read(&batches).await;
-    let again = due.iter().find(|d| d.target.as_ref().unwrap().token == "token-1").unwrap().device;
+    let again = due.iter().find(|d| d.target().unwrap().token == "token-1").unwrap().device;
     store.register(&registration(provider, 1)).await.unwrap();
     let gone = due
         .iter()
         .map(|d| bongsu_store::Gone {
             device: d.device,
-            token: d.target.as_ref().unwrap().token.clone(),
-            registered_at: d.target.as_ref().unwrap().registered_at,
+            token: d.target().unwrap().token.clone(),
+            registered_at: d.target().unwrap().registered_at,
         })
         .collect();
     let unregistered =
@@ -327,7 +323,7 @@ async fn a_cancelled_broadcast_is_not_claimed_any_more_and_every_delivery_ends()
     assert!(matches!(store.fan_out_page().await.unwrap(), FanOut::Page { .. }));
     let sender = Sender::new(&store, provider);
     let leased = sender.claim_up_to(1).await;
-    assert!(matches!(store.cancel_broadcast(id).await.unwrap(), Cancellation::Done(_)));
+    assert!(matches!(store.cancel_broadcast(id).await.unwrap(), Controlled::Done(_)));
     assert_eq!(store.fan_out_page().await.unwrap(), FanOut::Idle);
     assert!(sender.claim().await.is_empty());
     sweep_all(&store).await;
@@ -341,13 +337,8 @@ async fn a_cancelled_broadcast_is_not_claimed_any_more_and_every_delivery_ends()
     assert_eq!(state(&store, id).await, BroadcastState::Cancelled);
     let counts = counts(&store, id).await;
     assert_eq!((counts.total, counts.sent, counts.cancelled), (10_000, 250, 9_750));
-    assert!(matches!(store.cancel_broadcast(id).await.unwrap(), Cancellation::Done(_)), "again is harmless");
+    assert!(matches!(store.cancel_broadcast(id).await.unwrap(), Controlled::Done(_)), "again is harmless");
     assert_eq!(sql(&store, "SELECT count(*) FROM delivery WHERE state = 'pending'").await, 0);
-}
-
-async fn sweep_all(store: &Store) {
-    let mut lane = store.sweep_lane();
-    while lane.sweep().await.unwrap().more {}
 }
 
 #[tokio::test]

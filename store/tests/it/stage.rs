@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bongsu_store::{
     Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId, DueDelivery,
-    Expiry, FanOut, Flush, Flushed, LeasedBatch, Message, NewBroadcast, Outcome, Priority, ProviderId,
-    ProviderKind, Registration, SenderId, Store, Verdict, Want,
+    Expiry, FanOut, Flush, Flushed, Guarantee, LeasedBatch, Message, NewBroadcast, Outcome, Priority,
+    ProviderId, ProviderKind, Registration, SenderId, Store, Verdict, Want,
 };
 
-use crate::harness;
+use crate::harness::{self, sql};
 
 pub const LEASE: Duration = Duration::from_secs(20);
 pub const HOUR: Duration = Duration::from_secs(3_600);
@@ -43,6 +43,7 @@ pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
         message: Message { title: "봉수".into(), body: "불이 올랐다".into(), data: BTreeMap::new() },
         audience,
         priority: Priority::Normal,
+        guarantee: Guarantee::AtLeastOnce,
         expiry: Expiry::After(HOUR),
         request_hash: [7; 32],
     }
@@ -144,4 +145,15 @@ pub fn retry(after: Duration) -> Verdict {
 
 pub fn exhausted() -> Verdict {
     Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: "503".into(), detail: "busy".into() }
+}
+
+/// Sweeps until there is nothing to do.
+pub async fn sweep_all(store: &Store) {
+    let mut lane = store.sweep_lane();
+    while lane.sweep().await.unwrap().more {}
+}
+
+/// Lets every lease run out.
+pub async fn expire_leases(store: &Store) {
+    sql(store, "UPDATE batch SET lease_expires_at = now() - interval '1 s' WHERE state = 'leased' RETURNING 1::bigint").await;
 }

@@ -1,0 +1,24 @@
+//! Crash trials, a few of them: `bongsu chaos` runs as many as asked.
+
+use bongsu_cli::chaos::{self, Args};
+use bongsu_proto::v1::Guarantee;
+
+use crate::processes::BONGSU;
+
+async fn trials(guarantee: Guarantee, seed: u64) -> chaos::Report {
+    let executable = Some(BONGSU.into());
+    let args = Args { trials: 4, seed: Some(seed), devices: 1_500, guarantee, full_scale: false, executable };
+    chaos::trials(args, |line| eprintln!("{line}")).await.unwrap_or_else(|broken| panic!("{broken:#}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_killed_and_frozen_at_random_moments_lose_nothing_and_repeat_only_what_was_in_flight() {
+    let report = trials(Guarantee::AtLeastOnce, 21).await;
+    assert!(report.kills > 0 && report.duplicates <= report.duplicates_allowed, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_most_once_processes_killed_and_frozen_at_random_moments_repeat_nothing_at_all() {
+    let report = trials(Guarantee::AtMostOnce, 21).await;
+    assert!(report.kills > 0 && report.duplicates == 0, "{report:?}");
+}

@@ -1,0 +1,78 @@
+//! Promise 5: dead letters can be replayed, each once, and nothing that was sent is sent again.
+
+use bongsu_proto::v1::{
+    BroadcastState, DeadReason, GetBroadcastRequest, ListDeadLettersRequest, ReplayDeadLettersRequest,
+    audience_summary,
+};
+use provider_sim::Behaviour;
+use serde_json::json;
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_are_replayed_once_under_the_keys_of_the_original() {
+    let mut world = World::with_sender(Behaviour { dedupe: true, ..Default::default() }).await;
+    world.import_good(20).await;
+    world.import((0..10).map(|i| format!("rejected-{i}"))).await;
+    world.sim.behave(json!({"status": 422})).await;
+    let id = world.broadcast("k").await.id;
+    assert_eq!(world.finish(id).await.counts.unwrap().dead_rejected, 30);
+    world.sim.behave(json!({"status": null})).await;
+
+    let mut deliveries = world.deliveries().await;
+    let replay = ReplayDeadLettersRequest {
+        replay_id: "again".into(),
+        broadcast_id: id,
+        reasons: vec![DeadReason::Rejected.into()],
+        ..Default::default()
+    };
+    let dry = ReplayDeadLettersRequest { validate_only: true, ..replay.clone() };
+    assert_eq!(deliveries.replay_dead_letters(dry).await.unwrap().into_inner().matching, 30);
+    let first = deliveries.replay_dead_letters(replay.clone()).await.unwrap().into_inner();
+    let again = deliveries.replay_dead_letters(replay.clone()).await.unwrap().into_inner();
+    assert_eq!((first.replayed, again.replayed, first.broadcast_id), (false, true, again.broadcast_id));
+    let status = world.finish(first.broadcast_id).await;
+    let counts = status.counts.unwrap();
+    assert_eq!((status.state(), counts.total), (BroadcastState::Completed, 30));
+    assert_eq!((counts.sent, counts.dead_rejected), (20, 10), "what fails again is a dead letter again");
+    let stats = world.sim.stats().await;
+    assert_eq!((stats.accepted, stats.duplicates, stats.suppressed), (20, 0, 0));
+    let request = ListDeadLettersRequest { broadcast_id: id, ..Default::default() };
+    let letters = deliveries.list_dead_letters(request).await.unwrap().into_inner().dead_letters;
+    assert!(letters.iter().all(|l| l.replayed_by == first.broadcast_id));
+
+    // The provider saw the keys of the original, so it can drop what it had taken all the same.
+    let keys = world.sim.keys().await;
+    assert!(keys.len() == 30 && keys.iter().all(|key| key.starts_with(&format!("{id}-"))), "{keys:?}");
+    let request = GetBroadcastRequest { broadcast_id: first.broadcast_id };
+    let child = world.broadcasts.get_broadcast(request).await.unwrap().into_inner().broadcast.unwrap();
+    assert_eq!(child.audience.unwrap().kind, Some(audience_summary::Kind::ReplayOf(id)));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_replay_is_refused_with_what_is_wrong() {
+    let world = World::with_sender(Behaviour::default()).await;
+    let mut deliveries = world.deliveries().await;
+    let unknown = ReplayDeadLettersRequest { replay_id: "r".into(), broadcast_id: 7, ..Default::default() };
+    let refused = deliveries.replay_dead_letters(unknown).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    let wrong = ReplayDeadLettersRequest {
+        replay_id: "\u{1}".into(),
+        broadcast_id: -1,
+        reasons: vec![99],
+        provider: "nobody".into(),
+        ttl: Some(prost_types::Duration { seconds: 0, nanos: 5 }),
+        ..Default::default()
+    };
+    let refused = deliveries.replay_dead_letters(wrong).await.unwrap_err();
+    let details = refused.get_error_details();
+    let violations = &details.bad_request().unwrap().field_violations;
+    let fields: Vec<_> = violations.iter().map(|v| v.field.as_str()).collect();
+    for field in ["replay_id", "broadcast_id", "reasons[0]", "provider", "ttl"] {
+        assert!(fields.contains(&field), "{field}: {fields:?}");
+    }
+    world.stop().await;
+}

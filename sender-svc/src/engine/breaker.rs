@@ -1,0 +1,174 @@
+//! Whether a provider fails as a whole: then it is parked, everywhere, and nobody's attempts are used up on it.
+//!
+//! Evidence is a streak of failures that no definite answer interrupts. Only first attempts count, and failures that cannot
+//! be a device's fault (no connection, credentials refused): the devices that always fail would, once they alone are left,
+//! look like an outage.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// This many failures in a row, over at least this long, park a provider: neighbours that fail together are often answered
+/// together, and what was called with them comes in a moment later …
+const STREAK: (u32, Duration) = (20, Duration::from_millis(250));
+/// … and so do fewer over a longer time, so that a provider with little traffic is parked too.
+const SHORT_STREAK: (u32, Duration) = (3, Duration::from_secs(1));
+/// So long after a failure of a short streak, a delivery's last attempt is not held against it: until it is known whether
+/// the provider is parked.
+const SUSPECT: Duration = STREAK.1;
+/// Once a provider works again, calls start with this share of the limit, which doubles every [`RAMP_STEP`].
+const RAMP_FIRST: f64 = 1.0 / 32.0;
+const RAMP_STEP: Duration = Duration::from_millis(250);
+
+/// One provider's breaker, as this sender knows it.
+#[derive(Debug, Default)]
+pub struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Failures that count, since the last definite answer, and when the first and the last of them came.
+    streak: u32,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    parked: bool,
+    /// Parked here, and not known to be in Postgres yet.
+    parking: bool,
+    resumed_at: Option<Instant>,
+}
+
+impl Breaker {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A definite answer: the provider works.
+    pub fn works(&self) {
+        let mut state = self.state();
+        (state.streak, state.first, state.last) = (0, None, None);
+    }
+
+    /// A failure, which `counts` or not. True where it is the one that parks the provider: the caller makes it known.
+    pub fn fails(&self, counts: bool, now: Instant) -> bool {
+        let mut state = self.state();
+        if counts {
+            state.streak += 1;
+            state.first.get_or_insert(now);
+            state.last = Some(now);
+        }
+        let since = state.first.map_or(Duration::ZERO, |first| now - first);
+        let fails = [STREAK, SHORT_STREAK].iter().any(|(n, length)| state.streak >= *n && since >= *length);
+        if !fails || state.parked {
+            return false;
+        }
+        (state.parked, state.parking) = (true, true);
+        true
+    }
+
+    /// Postgres knows that it is parked, or could not be told: from here on what it says holds.
+    pub fn parking_done(&self) {
+        self.state().parking = false;
+    }
+
+    pub fn is_parked(&self) -> bool {
+        self.state().parked
+    }
+
+    /// Whether a failure now may well be the provider's.
+    pub fn is_suspect(&self, now: Instant) -> bool {
+        let state = self.state();
+        state.parked
+            || (state.streak >= SHORT_STREAK.0 && state.last.is_some_and(|last| now - last < SUSPECT))
+    }
+
+    /// What Postgres says, the same to all senders.
+    pub fn heed(&self, parked: bool, resumed_ago: Option<Duration>, now: Instant) {
+        let mut state = self.state();
+        if state.parking {
+            return;
+        }
+        if state.parked && !parked {
+            (state.streak, state.first, state.last) = (0, None, None);
+        }
+        state.parked = parked;
+        state.resumed_at = resumed_ago.and_then(|ago| now.checked_sub(ago));
+    }
+
+    /// The calls that may be under way of at most `limit`: fewer just after the provider came back.
+    pub fn allows(&self, limit: usize, now: Instant) -> usize {
+        let Some(resumed_at) = self.state().resumed_at else { return limit };
+        let steps = now.saturating_duration_since(resumed_at).as_secs_f64() / RAMP_STEP.as_secs_f64();
+        let share = (RAMP_FIRST * steps.min(30.0).exp2()).min(1.0);
+        ((limit as f64 * share) as usize).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_first_attempts_that_fail_in_a_row_park_a_provider_unless_an_answer_comes_between_them() {
+        let now = Instant::now();
+        let later = now + STREAK.1;
+        let breaker = Breaker::default();
+        for _ in 0..100 {
+            assert!(!breaker.fails(true, now), "a hundred answered at once may be neighbours");
+        }
+        breaker.works();
+        for _ in 0..STREAK.0 - 1 {
+            assert!(!breaker.fails(true, now));
+        }
+        assert!(breaker.fails(true, later));
+        assert!(breaker.is_parked());
+        assert!(!breaker.fails(true, later), "it is told once");
+    }
+
+    #[test]
+    fn three_failures_are_enough_where_nothing_worked_for_a_second() {
+        let now = Instant::now();
+        let breaker = Breaker::default();
+        assert!(!breaker.fails(true, now) && !breaker.fails(true, now) && !breaker.fails(true, now));
+        assert!(breaker.is_suspect(now));
+        assert!(!breaker.is_suspect(now + SUSPECT), "suspicion does not last");
+        assert!(
+            breaker.fails(false, now + SHORT_STREAK.1),
+            "the retry of one of them says that it still does not work"
+        );
+    }
+
+    #[test]
+    fn devices_that_always_fail_do_not_park_a_provider_by_their_retries() {
+        let now = Instant::now();
+        let breaker = Breaker::default();
+        for n in 0..1_000 {
+            assert!(!breaker.fails(false, now + n * SHORT_STREAK.1));
+        }
+    }
+
+    #[test]
+    fn after_an_outage_calls_start_with_a_few_and_reach_the_limit() {
+        let now = Instant::now();
+        let breaker = Breaker::default();
+        assert_eq!(breaker.allows(512, now), 512);
+        breaker.heed(false, Some(Duration::ZERO), now);
+        assert_eq!(breaker.allows(512, now), 16);
+        assert_eq!(breaker.allows(512, now + 2 * RAMP_STEP), 64);
+        assert_eq!(breaker.allows(512, now + 5 * RAMP_STEP), 512);
+        assert_eq!(breaker.allows(1, now), 1, "never none");
+    }
+
+    #[test]
+    fn what_postgres_says_does_not_undo_a_parking_that_it_has_not_heard_of() {
+        let now = Instant::now();
+        let breaker = Breaker::default();
+        for n in 0..STREAK.0 {
+            breaker.fails(true, now + n * STREAK.1);
+        }
+        breaker.heed(false, None, now);
+        assert!(breaker.is_parked());
+        breaker.parking_done();
+        breaker.heed(false, None, now);
+        assert!(!breaker.is_parked());
+    }
+}

@@ -1,0 +1,71 @@
+//! What answers say of the provider as a whole: parking it, probing it, taking it up again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Engine;
+use super::line::Line;
+use crate::metrics;
+use crate::provider::{Answer, Trouble};
+
+/// Takes in an answer to a call whose delivery had failed `failures` times before.
+pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures: i32, probe: bool) {
+    let Answer::Trouble { trouble, retry_after, said } = answer else {
+        line.breaker.works();
+        if probe {
+            resume(engine, line);
+        }
+        return;
+    };
+    if probe {
+        metrics::probe(&line.name, false);
+        let (store, provider, said) = (engine.store.clone(), line.provider, said.clone());
+        let pause = retry_after.unwrap_or_default();
+        engine.calls.spawn(async move {
+            // Where it cannot be written, the next probe comes after this one's patience.
+            let _ = store.probe_failed(provider, &said.code, &said.detail, pause).await;
+        });
+        return;
+    }
+    let counts = failures == 0 || matches!(trouble, Trouble::Unreachable | Trouble::Denied);
+    if line.breaker.fails(counts, Instant::now()) {
+        let (store, line, said) = (engine.store.clone(), line.clone(), said.clone());
+        engine.calls.spawn(async move {
+            match store.park_provider(line.provider, &said.code, &said.detail).await {
+                Ok(true) => {
+                    tracing::error!(
+                        provider = line.name,
+                        code = said.code,
+                        "the provider fails as a whole: parked"
+                    );
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(
+                        provider = line.name,
+                        "that the provider fails is not known to others: {error}"
+                    );
+                }
+            }
+            line.breaker.parking_done();
+        });
+    }
+}
+
+/// A probe was answered, or there is nothing to probe with but retries, for long: calls start again, a few at first.
+pub(super) fn resume(engine: &Engine, line: &Arc<Line>) {
+    metrics::probe(&line.name, true);
+    let (store, line) = (engine.store.clone(), line.clone());
+    engine.calls.spawn(async move {
+        match store.unpark_provider(line.provider).await {
+            Ok(true) => {
+                tracing::info!(provider = line.name, "the provider is taken up again");
+                line.breaker.heed(false, Some(Duration::ZERO), Instant::now());
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(provider = line.name, "cannot take the provider up again: {error}"),
+        }
+    });
+}

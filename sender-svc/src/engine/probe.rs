@@ -1,0 +1,63 @@
+//! Probing parked providers: one call at a time, over all senders, tells whether a provider works again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_store::Result;
+use tokio::time::Instant;
+
+use super::call::Ready;
+use super::claim::Claimer;
+use super::flush::Settled;
+use super::health;
+use super::line::Line;
+
+/// How much longer than a call a probe may take before another sender tries.
+const SPARE: Duration = Duration::from_secs(2);
+/// Where nothing but retries is left to probe with, the failures may be the devices' own: after this long they are tried,
+/// and counted, like any others.
+const RETRIES_ONLY: Duration = Duration::from_secs(300);
+
+impl Claimer {
+    /// Makes the probes that are due.
+    pub(super) async fn probe(&mut self) -> Result<()> {
+        let due: Vec<_> = self.engine.lines.iter().filter(|line| line.take_probe_due()).cloned().collect();
+        for line in due {
+            if !self.probe_line(&line).await? {
+                // Nothing to probe with, or no room for a call.
+                self.engine.store.postpone_probe(line.provider).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// False where no call was made.
+    async fn probe_line(&mut self, line: &Arc<Line>) -> Result<bool> {
+        let limits = &self.engine.limits;
+        let lease = limits.lease;
+        let Some(parked) = self.engine.store.take_probe(line.provider, limits.call_timeout + SPARE).await?
+        else {
+            return Ok(true); // somebody else makes it
+        };
+        let Ok(unrecorded) = self.engine.unrecorded.clone().try_acquire_owned() else { return Ok(false) };
+        let sent = Instant::now();
+        let Some(batch) = self.lane.claim_probe(line.provider, lease).await? else { return Ok(false) };
+        let Some((_, held, due)) = self.take_in(&[batch], sent).await?.pop() else { return Ok(false) };
+        let mut jobs = self.settle_or_queue(&held, due).await;
+        if batch.failures > 0 && parked >= RETRIES_ONLY {
+            health::resume(&self.engine, line);
+            if !jobs.is_empty() {
+                line.queue.push(held, jobs);
+            }
+            return Ok(true);
+        }
+        // Any of them: the same one every time might be the one that always fails.
+        let chosen = jobs.swap_remove_front(rand::random_range(0..jobs.len().max(1)));
+        for job in jobs {
+            self.settle(Settled::Back(job.held)).await;
+        }
+        let Some(job) = chosen else { return Ok(false) };
+        self.calls.begin(Ready { line: line.clone(), job, unrecorded, flight: None, probe: true }).await;
+        Ok(true)
+    }
+}

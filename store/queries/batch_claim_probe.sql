@@ -1,0 +1,38 @@
+-- Leases one batch of the parked provider $2 to $3 for $4 seconds, to try whether the provider works again: fresh work,
+-- else the retry that is due longest, else a lease that ran out. Fresh work first, since a retry may fail by its device.
+WITH fresh AS MATERIALIZED (
+    SELECT b.id
+    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+    WHERE b.shard = $1 AND b.provider_id = $2 AND b.state = 'ready'
+      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
+    ORDER BY b.rank, b.id
+    LIMIT 1
+    FOR UPDATE OF b SKIP LOCKED
+), due AS MATERIALIZED (
+    SELECT b.id
+    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+    WHERE NOT EXISTS (SELECT FROM fresh)
+      AND b.shard = $1 AND b.provider_id = $2 AND b.state = 'waiting' AND b.next_attempt_at <= now()
+      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
+    ORDER BY b.next_attempt_at
+    LIMIT 1
+    FOR UPDATE OF b SKIP LOCKED
+), expired AS MATERIALIZED (
+    SELECT b.id
+    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+    WHERE NOT EXISTS (SELECT FROM fresh) AND NOT EXISTS (SELECT FROM due)
+      AND b.shard = $1 AND b.provider_id = $2 AND b.state = 'leased' AND b.lease_expires_at <= now()
+      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
+    ORDER BY b.lease_expires_at
+    LIMIT 1
+    FOR UPDATE OF b SKIP LOCKED
+)
+UPDATE batch b
+SET state = 'leased', lease_owner = $3, lease_epoch = b.lease_epoch + 1,
+    lease_expires_at = now() + $4::float8 * interval '1 second',
+    next_attempt_at = NULL,
+    reclaims = b.reclaims + CASE b.state WHEN 'leased' THEN 1 ELSE 0 END
+WHERE b.shard = $1
+  AND b.id = ANY (ARRAY(SELECT id FROM fresh UNION ALL SELECT id FROM due UNION ALL SELECT id FROM expired))
+RETURNING b.id AS "id: BatchId", b.lease_epoch AS epoch, b.broadcast_id AS "broadcast: BroadcastId",
+          b.provider_id AS "provider: ProviderId", b.attempt, b.failures, b.rank, b.size, b.reclaims

@@ -1,0 +1,1 @@
+UPDATE broadcast SET paused = false WHERE id = $1 AND paused

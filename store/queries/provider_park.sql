@@ -1,0 +1,4 @@
+-- Parks a provider; one that is parked already stays so. The first probe comes a second later.
+UPDATE provider
+SET parked_since = now(), parked_code = $2, parked_detail = $3, probe_at = now() + interval '1 second', probes_failed = 0
+WHERE id = $1 AND parked_since IS NULL

@@ -1,0 +1,5 @@
+-- Takes the probe that is due; nobody else takes one for $2 seconds, which is longer than it can last.
+UPDATE provider
+SET probe_at = now() + $2::float8 * interval '1 second'
+WHERE id = $1 AND parked_since IS NOT NULL AND probe_at <= now()
+RETURNING extract(epoch FROM now() - parked_since)::float8 AS "parked_seconds!"

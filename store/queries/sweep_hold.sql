@@ -1,0 +1,17 @@
+-- Takes the batches that nobody works on, of paused broadcasts, out of the queue: left in it, claims would read past them.
+WITH idle AS MATERIALIZED (
+    SELECT b.id
+    FROM broadcast br
+    JOIN batch b ON b.broadcast_id = br.id
+    WHERE br.settled_at IS NULL AND br.paused AND br.expires_at > now()
+      AND b.shard = $1 AND b.state <> 'done'
+      AND (b.state IN ('ready', 'waiting') OR b.state = 'leased' AND b.lease_expires_at <= now())
+    ORDER BY b.id
+    LIMIT $2
+    FOR UPDATE OF b SKIP LOCKED
+)
+UPDATE batch b
+SET state = 'held', lease_owner = NULL, lease_expires_at = NULL,
+    -- A retry stays due when it was.
+    next_attempt_at = CASE WHEN b.attempt > 1 THEN coalesce(b.next_attempt_at, now()) END
+WHERE b.shard = $1 AND b.id = ANY (ARRAY(SELECT id FROM idle))

@@ -1,0 +1,15 @@
+-- Offers the batches of resumed broadcasts again: fresh work from where its queue is now, retries when they are due.
+WITH idle AS MATERIALIZED (
+    SELECT b.id
+    FROM batch b
+    JOIN broadcast br ON br.id = b.broadcast_id
+    WHERE b.shard = $1 AND b.state = 'held' AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
+    ORDER BY b.id
+    LIMIT $2
+    FOR UPDATE OF b SKIP LOCKED
+)
+UPDATE batch b
+SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,
+    rank = greatest(b.rank, p.vtime)
+FROM provider p
+WHERE b.shard = $1 AND b.id = ANY (ARRAY(SELECT id FROM idle)) AND p.id = b.provider_id

@@ -1,0 +1,122 @@
+//! Examining a live database: the invariants of the queue, and conditions that an operator should know of.
+//!
+//! The invariants hold at every moment, in every snapshot; the tests of the queue check them after each step.
+
+use serde::Serialize;
+use sqlx::Connection as _;
+
+use crate::connect::Store;
+use crate::error::Result;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// An invariant does not hold: a bug, or somebody has changed rows by hand.
+    Broken,
+    /// Nothing is wrong with the data, but somebody should look.
+    Attention,
+}
+
+/// What an examination found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub check: &'static str,
+    pub severity: Severity,
+    /// What it is about: `broadcast 63239275003510785`.
+    pub subject: String,
+    pub detail: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// A row of a check.
+struct Found {
+    subject: String,
+    detail: String,
+}
+
+const REPORT: &str = "stop the senders and report it as a bug, with this output; `bongsu broadcasts cancel` ends the broadcast";
+
+/// Runs one check on a connection and adds what it finds.
+macro_rules! check {
+    ($findings:ident, $connection:ident, $check:literal, $query:literal, $severity:ident, $remedy:expr) => {
+        let found = sqlx::query_file_as!(Found, $query).fetch_all(&mut $connection).await?;
+        $findings.extend(found.into_iter().map(|found| Finding {
+            check: $check,
+            severity: Severity::$severity,
+            subject: found.subject,
+            detail: found.detail,
+            remedy: $remedy,
+        }));
+    };
+}
+
+impl Store {
+    /// What breaks an invariant: nothing, unless there is a bug. Counts deliveries, so it takes seconds for millions.
+    pub async fn broken_invariants(&self) -> Result<Vec<Finding>> {
+        let mut connection = self.patient_connection().await?;
+        let mut findings = Vec::new();
+        check!(findings, connection, "coverage", "queries/doctor_coverage.sql", Broken, REPORT);
+        check!(findings, connection, "sums", "queries/doctor_sums.sql", Broken, REPORT);
+        check!(findings, connection, "final", "queries/doctor_final.sql", Broken, REPORT);
+        connection.close().await?;
+        Ok(findings)
+    }
+
+    /// What an operator should know of. Cheap.
+    pub async fn conditions(&self) -> Result<Vec<Finding>> {
+        let mut connection = self.patient_connection().await?;
+        let mut findings = Vec::new();
+        check!(
+            findings,
+            connection,
+            "senders",
+            "queries/doctor_senders.sql",
+            Attention,
+            "start sender-svc, or look at its log and its /ready: it may not reach this database"
+        );
+        check!(
+            findings,
+            connection,
+            "overdue",
+            "queries/doctor_overdue.sql",
+            Attention,
+            "is a sender running that is configured with this provider, and an intake? Their logs say what they wait for"
+        );
+        check!(
+            findings,
+            connection,
+            "parked",
+            "queries/doctor_parked.sql",
+            Attention,
+            "look after the provider, its address and our credentials; deliveries wait and go on by themselves"
+        );
+        check!(
+            findings,
+            connection,
+            "partitions",
+            "queries/doctor_partitions.sql",
+            Attention,
+            "start an intake or a sender: they make them; if one runs, its log says why it cannot"
+        );
+        check!(
+            findings,
+            connection,
+            "snapshots",
+            "queries/doctor_snapshots.sql",
+            Attention,
+            "end it (SELECT pg_terminate_backend(pid), or ROLLBACK PREPARED): while it is open, dead rows pile up and claims get slow"
+        );
+        check!(
+            findings,
+            connection,
+            "dead_rows",
+            "queries/doctor_dead_rows.sql",
+            Attention,
+            "look for old transactions and for autovacuum being off, then VACUUM the table"
+        );
+        connection.close().await?;
+        Ok(findings)
+    }
+}

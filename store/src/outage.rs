@@ -1,0 +1,71 @@
+//! Parking providers that fail as a whole, and probing whether they work again. Senders agree on it here.
+
+use std::time::Duration;
+
+use crate::connect::{Store, bounded};
+use crate::error::Result;
+use crate::ids::ProviderId;
+use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
+
+impl Store {
+    /// Parks a provider. True where it was not parked before.
+    pub async fn park_provider(&self, id: ProviderId, code: &str, detail: &str) -> Result<bool> {
+        let (code, detail) = (printable(code, CODE_BYTES), printable(detail, DETAIL_BYTES));
+        bounded("park", async {
+            let parked = sqlx::query_file!("queries/provider_park.sql", id.0, code, detail)
+                .execute(&self.pool)
+                .await?;
+            Ok(parked.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// Takes the probe that is due, for at most `patience`. Returns how long the provider has been parked; `None` where
+    /// somebody else was faster.
+    pub async fn take_probe(&self, id: ProviderId, patience: Duration) -> Result<Option<Duration>> {
+        bounded("probe", async {
+            let parked =
+                sqlx::query_file_scalar!("queries/provider_take_probe.sql", id.0, patience.as_secs_f64())
+                    .fetch_optional(&self.pool)
+                    .await?;
+            Ok(parked.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+        })
+        .await
+    }
+
+    /// The probe taken was not made; another one is due soon.
+    pub async fn postpone_probe(&self, id: ProviderId) -> Result<()> {
+        bounded("probe", async {
+            sqlx::query_file!("queries/provider_postpone_probe.sql", id.0).execute(&self.pool).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The probe failed; the next one comes later, and not before `pause`.
+    pub async fn probe_failed(
+        &self,
+        id: ProviderId,
+        code: &str,
+        detail: &str,
+        pause: Duration,
+    ) -> Result<()> {
+        let (code, detail) = (printable(code, CODE_BYTES), printable(detail, DETAIL_BYTES));
+        bounded("probe", async {
+            sqlx::query_file!("queries/provider_probe_failed.sql", id.0, code, detail, pause.as_secs_f64())
+                .execute(&self.pool)
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The provider works again. True where it was parked.
+    pub async fn unpark_provider(&self, id: ProviderId) -> Result<bool> {
+        bounded("unpark", async {
+            let unparked = sqlx::query_file!("queries/provider_unpark.sql", id.0).execute(&self.pool).await?;
+            Ok(unparked.rows_affected() > 0)
+        })
+        .await
+    }
+}

@@ -1,0 +1,75 @@
+//! A parked provider: nobody claims, one probe at a time over all senders.
+
+use std::time::Duration;
+
+use bongsu_store::Verdict;
+
+use crate::harness::sql;
+use crate::stage::*;
+
+const PATIENCE: Duration = Duration::from_secs(12);
+
+async fn probe_is_due(store: &bongsu_store::Store) {
+    sql(store, "UPDATE provider SET probe_at = now() RETURNING 1::bigint").await;
+}
+
+#[tokio::test]
+async fn a_parked_provider_gets_no_work_but_one_probe_at_a_time_and_all_of_it_once_it_works_again() {
+    let (store, provider) = stage(1_500).await;
+    let id = fanned_out(&store, "k").await;
+    let (one, two) = (Sender::new(&store, provider), Sender::new(&store, provider));
+    assert!(store.park_provider(provider, "503", "busy").await.unwrap());
+    assert!(!store.park_provider(provider, "500", "").await.unwrap(), "by whoever noticed it first");
+    assert!(one.claim().await.is_empty());
+    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none(), "not due yet");
+    probe_is_due(&store).await;
+    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_some());
+    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none(), "somebody makes one");
+    let probed = store.claim_lane(one.id).claim_probe(provider, LEASE).await.unwrap().unwrap();
+    assert_eq!((probed.attempt, probed.size), (1, 500));
+    let parked = store.status(id).await.unwrap().unwrap().providers[0].parked.clone().unwrap();
+    assert_eq!(parked.code, "503");
+    let signals = store.control_lane(two.id).signals(&[provider]).await.unwrap()[0];
+    assert!(signals.parked && !signals.probe_due && signals.resumed_ago.is_none());
+    store.probe_failed(provider, "500", "still\0busy", Duration::ZERO).await.unwrap();
+    store.probe_failed(provider, "500", "", Duration::from_secs(3_600)).await.unwrap();
+    assert_eq!(sql(&store, "SELECT extract(epoch FROM probe_at - now())::bigint FROM provider").await, 3_600);
+    assert!(store.unpark_provider(provider).await.unwrap());
+    assert!(!store.unpark_provider(provider).await.unwrap());
+    assert_eq!(two.claim().await.len(), 2);
+    let signals = store.control_lane(two.id).signals(&[provider]).await.unwrap()[0];
+    assert!(!signals.parked && signals.resumed_ago.is_some());
+    assert!(store.status(id).await.unwrap().unwrap().providers[0].parked.is_none());
+}
+
+#[tokio::test]
+async fn a_probe_takes_fresh_work_before_a_retry_and_what_a_dead_sender_held_where_there_is_nothing_else() {
+    let (store, provider) = stage(1_000).await;
+    fanned_out(&store, "k").await;
+    let sender = Sender::new(&store, provider);
+    sender.settle_all(&sender.claim_up_to(1).await, |_| retry(Duration::ZERO)).await;
+    store.park_provider(provider, "503", "").await.unwrap();
+    let probe = async || store.claim_lane(sender.id).claim_probe(provider, LEASE).await.unwrap();
+    let (fresh, due) = (probe().await.unwrap(), probe().await.unwrap());
+    assert_eq!((fresh.attempt, due.attempt), (1, 2));
+    assert!(probe().await.is_none());
+    expire_leases(&store).await;
+    assert_eq!(
+        probe().await.unwrap().reclaims,
+        1,
+        "else a killed sender's work would park a provider for ever"
+    );
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_is_not_charged_leaves_the_count_of_failures_as_it_was() {
+    let (store, provider) = stage(1).await;
+    fanned_out(&store, "k").await;
+    let sender = Sender::new(&store, provider);
+    let uncharged = |_| Verdict::Retry { after: Duration::ZERO, code: "503".into(), charged: false };
+    for attempt in 1..=10 {
+        let batches = sender.claim().await;
+        assert_eq!((batches[0].attempt, batches[0].failures), (attempt, 0));
+        sender.settle_all(&batches, uncharged).await;
+    }
+}
