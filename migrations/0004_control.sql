@@ -33,6 +33,8 @@ ALTER TABLE batch
                                                                + expired + skipped + cancelled + unconfirmed + retried) STORED,
     ADD CONSTRAINT batch_tally CHECK (accounted <= size),
     ADD CONSTRAINT batch_done CHECK (state <> 'done' OR accounted = size);
+-- Batches are asked for by id: with the shard first, a plan made without statistics reads all of one.
+ALTER TABLE batch DROP CONSTRAINT batch_pkey, ADD PRIMARY KEY (id, shard);
 -- What a resume offers again.
 CREATE INDEX batch_held ON batch (broadcast_id) WHERE state = 'held';
 

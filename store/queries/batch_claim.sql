@@ -7,7 +7,7 @@
 -- null and Postgres has been up for that many seconds: after it was away, owners that live get time to renew.
 --
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
--- Rows that others hold are skipped, so a claim never waits.
+-- Rows that others hold are skipped, so a claim never waits. OFFSET 0 keeps each look at a broadcast one by its key.
 WITH wanted AS MATERIALIZED (
     SELECT w.provider_id, w.batches, w.deliveries, w.floor
     FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[]) AS w(provider_id, batches, deliveries, floor)
@@ -21,12 +21,15 @@ WITH wanted AS MATERIALIZED (
         FROM wanted w
         CROSS JOIN LATERAL (
             SELECT b.id, b.size, b.lease_expires_at
-            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            FROM batch b
+            CROSS JOIN LATERAL (SELECT FROM broadcast br
+                                WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                                  AND br.expires_at > now() AND NOT br.paused
+                                OFFSET 0) AS br
             WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second'
               AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now()
               AND (b.lease_owner <> $6 OR b.id <> ALL ($9::bigint[]))
               AND b.provider_id = w.provider_id
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.lease_expires_at
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED
@@ -41,9 +44,12 @@ WITH wanted AS MATERIALIZED (
         FROM wanted w
         CROSS JOIN LATERAL (
             SELECT b.id, b.size, b.next_attempt_at
-            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            FROM batch b
+            CROSS JOIN LATERAL (SELECT FROM broadcast br
+                                WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                                  AND br.expires_at > now() AND NOT br.paused
+                                OFFSET 0) AS br
             WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'waiting' AND b.next_attempt_at <= now()
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.next_attempt_at
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED
@@ -61,9 +67,12 @@ WITH wanted AS MATERIALIZED (
         FROM wanted w
         CROSS JOIN LATERAL (
             SELECT b.id, b.size, b.rank
-            FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+            FROM batch b
+            CROSS JOIN LATERAL (SELECT FROM broadcast br
+                                WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                                  AND br.expires_at > now() AND NOT br.paused
+                                OFFSET 0) AS br
             WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'ready' AND b.rank >= w.floor
-              AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
             ORDER BY b.rank, b.id
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED

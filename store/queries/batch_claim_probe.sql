@@ -2,27 +2,36 @@
 -- else the retry that is due longest, else a lease that ran out. Fresh work first, since a retry may fail by its device.
 WITH fresh AS MATERIALIZED (
     SELECT b.id
-    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
-    WHERE b.shard = $1 AND b.provider_id = $2 AND b.state = 'ready'
-      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
+    FROM batch b
+    CROSS JOIN LATERAL (SELECT FROM broadcast br
+                        WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                          AND br.expires_at > now() AND NOT br.paused
+                        OFFSET 0) AS br
+    WHERE b.shard = $1 AND b.provider_id = $2 AND b.state = 'ready' AND b.rank >= 0
     ORDER BY b.rank, b.id
     LIMIT 1
     FOR UPDATE OF b SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT b.id
-    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+    FROM batch b
+    CROSS JOIN LATERAL (SELECT FROM broadcast br
+                        WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                          AND br.expires_at > now() AND NOT br.paused
+                        OFFSET 0) AS br
     WHERE NOT EXISTS (SELECT FROM fresh)
       AND b.shard = $1 AND b.provider_id = $2 AND b.state = 'waiting' AND b.next_attempt_at <= now()
-      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
     ORDER BY b.next_attempt_at
     LIMIT 1
     FOR UPDATE OF b SKIP LOCKED
 ), expired AS MATERIALIZED (
     SELECT b.id
-    FROM batch b JOIN broadcast br ON br.id = b.broadcast_id
+    FROM batch b
+    CROSS JOIN LATERAL (SELECT FROM broadcast br
+                        WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
+                          AND br.expires_at > now() AND NOT br.paused
+                        OFFSET 0) AS br
     WHERE NOT EXISTS (SELECT FROM fresh) AND NOT EXISTS (SELECT FROM due)
       AND b.shard = $1 AND b.provider_id = $2 AND b.state = 'leased' AND b.lease_expires_at <= now()
-      AND br.state IN ('fanning_out', 'delivering') AND br.expires_at > now() AND NOT br.paused
     ORDER BY b.lease_expires_at
     LIMIT 1
     FOR UPDATE OF b SKIP LOCKED

@@ -6,7 +6,7 @@ WITH final AS (
         paused = false
     WHERE br.id = ANY($1::bigint[])
       AND br.state IN ('delivering', 'cancelling')
-      AND NOT EXISTS (SELECT FROM batch b WHERE b.broadcast_id = br.id AND b.state <> 'done')
+      AND NOT EXISTS (SELECT FROM batch b WHERE b.broadcast_id = br.id AND b.state <> 'done' OFFSET 0)
     RETURNING br.id
 ), folded AS (
     DELETE FROM batch b USING final WHERE b.broadcast_id = final.id RETURNING b.*

@@ -12,15 +12,24 @@ FROM (
     FROM broadcast_tally
     WHERE broadcast_id = ANY($1::bigint[])
     UNION ALL
-    SELECT b.broadcast_id, b.provider_id,
-           coalesce(sum(b.size) FILTER (WHERE b.attempt = 1), 0),
-           sum(b.sent), sum(b.dead_attempts_exhausted), sum(b.dead_unregistered), sum(b.dead_rejected), sum(b.expired),
-           sum(b.skipped), sum(b.cancelled), sum(b.unconfirmed), sum(b.retried),
-           coalesce(sum(b.size - b.accounted) FILTER (WHERE b.attempt > 1), 0)
+    SELECT br.id, b.provider_id, b.total, b.sent, b.dead_attempts_exhausted, b.dead_unregistered, b.dead_rejected, b.expired,
+           b.skipped, b.cancelled, b.unconfirmed, b.retried, b.retrying
     FROM broadcast br
-    JOIN batch b ON b.broadcast_id = br.id
+    -- OFFSET 0: by the index on the broadcast, whatever the statistics say.
+    CROSS JOIN LATERAL (
+        SELECT b.provider_id,
+               coalesce(sum(b.size) FILTER (WHERE b.attempt = 1), 0) AS total,
+               sum(b.sent) AS sent, sum(b.dead_attempts_exhausted) AS dead_attempts_exhausted,
+               sum(b.dead_unregistered) AS dead_unregistered, sum(b.dead_rejected) AS dead_rejected,
+               sum(b.expired) AS expired, sum(b.skipped) AS skipped, sum(b.cancelled) AS cancelled,
+               sum(b.unconfirmed) AS unconfirmed, sum(b.retried) AS retried,
+               coalesce(sum(b.size - b.accounted) FILTER (WHERE b.attempt > 1), 0) AS retrying
+        FROM batch b
+        WHERE b.broadcast_id = br.id
+        GROUP BY b.provider_id
+        OFFSET 0
+    ) AS b
     WHERE br.id = ANY($1::bigint[]) AND br.settled_at IS NULL
-    GROUP BY b.broadcast_id, b.provider_id
 ) AS c
 JOIN provider p ON p.id = c.provider_id
 ORDER BY c.broadcast_id, p.name

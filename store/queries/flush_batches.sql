@@ -15,13 +15,14 @@ SET sent = b.sent + t.sent, dead_attempts_exhausted = b.dead_attempts_exhausted 
     lease_owner = CASE WHEN NOT t.close THEN b.lease_owner END,
     lease_expires_at = CASE WHEN NOT t.close THEN b.lease_expires_at END
 FROM (
-    SELECT t.*, t.sent + t.dead_attempts_exhausted + t.dead_unregistered + t.dead_rejected + t.expired + t.skipped + t.cancelled
+    SELECT $1::smallint AS shard, t.*, t.sent + t.dead_attempts_exhausted + t.dead_unregistered + t.dead_rejected + t.expired + t.skipped + t.cancelled
                 + t.unconfirmed + t.retried AS total
     FROM unnest($2::bigint[], $3::boolean[], $4::int[], $5::int[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[],
                 $11::int[], $12::int[])
          AS t(id, close, sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled,
               unconfirmed, retried)
+    OFFSET 0
 ) AS t
 CROSS JOIN provider p
-WHERE b.shard = $1 AND b.id = t.id AND p.id = b.provider_id
+WHERE b.shard = t.shard AND b.id = t.id AND p.id = b.provider_id
 RETURNING b.broadcast_id AS "broadcast: BroadcastId", b.state = 'done' AS "done!"

@@ -2,13 +2,15 @@
 WITH idle AS MATERIALIZED (
     SELECT b.id
     FROM broadcast br
-    JOIN batch b ON b.broadcast_id = br.id
+    CROSS JOIN LATERAL (
+        SELECT b.id
+        FROM batch b
+        WHERE b.broadcast_id = br.id AND b.shard + 0 = $1::smallint AND b.state <> 'done'
+          AND (b.state IN ('ready', 'waiting') OR b.state = 'leased' AND b.lease_expires_at <= now())
+        LIMIT $2
+        FOR UPDATE OF b SKIP LOCKED
+    ) AS b
     WHERE br.settled_at IS NULL AND br.paused AND br.expires_at > now()
-      AND b.shard = $1 AND b.state <> 'done'
-      AND (b.state IN ('ready', 'waiting') OR b.state = 'leased' AND b.lease_expires_at <= now())
-    ORDER BY b.id
-    LIMIT $2
-    FOR UPDATE OF b SKIP LOCKED
 )
 UPDATE batch b
 SET state = 'held', lease_owner = NULL, lease_expires_at = NULL,

@@ -1,12 +1,15 @@
 -- Offers the batches of resumed broadcasts again: fresh work from where its queue is now, retries when they are due.
 WITH idle AS MATERIALIZED (
     SELECT b.id
-    FROM batch b
-    JOIN broadcast br ON br.id = b.broadcast_id
-    WHERE b.shard = $1 AND b.state = 'held' AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
-    ORDER BY b.id
-    LIMIT $2
-    FOR UPDATE OF b SKIP LOCKED
+    FROM broadcast br
+    CROSS JOIN LATERAL (
+        SELECT b.id
+        FROM batch b
+        WHERE b.broadcast_id = br.id AND b.shard + 0 = $1::smallint AND b.state = 'held'
+        LIMIT $2
+        FOR UPDATE OF b SKIP LOCKED
+    ) AS b
+    WHERE br.settled_at IS NULL AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
 )
 UPDATE batch b
 SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,

@@ -1,7 +1,7 @@
 //! Connections: a pool for what is occasional, and single lanes that come back by themselves for the hot path.
 
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool, SqlStr};
@@ -27,13 +27,17 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const PREPARED: [&str; 2] =
     [include_str!("../queries/broadcast_by_key.sql"), include_str!("../queries/broadcast_counts.sql")];
 
+/// Statements of the pool are planned for the tables as they are now, and never read a table whole.
+const FRESH_PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_custom_plan"), ("enable_seqscan", "off")];
+
 /// The plans of the hot path must not change with the statistics: each of these was seen to pick a plan that reads far
 /// more than the batch at hand once a table had been analysed in mid-run.
-const STABLE_PLANS: [(&str, &str); 5] = [
+const STABLE_PLANS: [(&str, &str); 6] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_mergejoin", "off"),
     ("enable_hashjoin", "off"),
+    ("enable_material", "off"),
     ("max_parallel_workers_per_gather", "0"),
 ];
 
@@ -57,6 +61,7 @@ impl Store {
             .application_name(application)
             .disable_statement_logging();
         let options = with_settings(options, &[]);
+        let pooled = with_settings(options.clone(), &FRESH_PLANS);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             // Some are open before they are needed: opening one costs more than most calls.
@@ -73,7 +78,7 @@ impl Store {
                     Ok(())
                 })
             })
-            .connect_lazy_with(options.clone());
+            .connect_lazy_with(pooled);
         Ok(Self { pool, options })
     }
 
@@ -114,7 +119,11 @@ impl Store {
 
     /// A single connection of its own whose plans do not change with the statistics.
     pub(crate) fn lane(&self) -> Lane {
-        Lane { options: with_settings(self.options.clone(), &STABLE_PLANS), connection: None }
+        Lane {
+            options: with_settings(self.options.clone(), &STABLE_PLANS),
+            connection: None,
+            planned_at: Instant::now(),
+        }
     }
 
     /// A connection whose statements may take minutes.
@@ -128,6 +137,12 @@ impl Store {
     #[cfg(feature = "testing")]
     pub fn test_pool(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// A connection as the lanes open theirs, for tests that look at its plans.
+    #[cfg(feature = "testing")]
+    pub async fn test_lane(&self) -> Result<PgConnection> {
+        Ok(self.lane().options.connect().await?)
     }
 
     /// Ends the pool's connections.
@@ -157,12 +172,17 @@ fn with_settings(options: PgConnectOptions, more: &[(&str, &str)]) -> PgConnectO
         .options(more.iter().copied())
 }
 
+/// A plan made while the tables were small is not kept for longer: making it anew costs less than a millisecond.
+const KEEP_PLANS: Duration = Duration::from_secs(2);
+
 /// One connection that is opened when needed, dropped after any error that leaves its state unknown, and opened anew at
 /// the next use.
 #[derive(Debug)]
 pub(crate) struct Lane {
     options: PgConnectOptions,
     connection: Option<PgConnection>,
+    /// When its plans were last forgotten.
+    planned_at: Instant,
 }
 
 impl Lane {
@@ -175,7 +195,13 @@ impl Lane {
     ) -> Result<T> {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, async {
             let mut connection = match self.connection.take() {
-                Some(open) => open,
+                Some(mut open) => {
+                    if self.planned_at.elapsed() > KEEP_PLANS {
+                        sqlx::query("DISCARD PLANS").execute(&mut open).await?;
+                        self.planned_at = Instant::now();
+                    }
+                    open
+                }
                 None => self.options.connect().await?,
             };
             let value = work(&mut connection).await?;

@@ -50,7 +50,7 @@ impl SweepLane {
         })
         .await?;
         let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
-        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize || moved == STEP_HOLD as u64 })
+        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize || moved >= STEP_HOLD as u64 })
     }
 
     /// Drops senders from the list that were gone long ago.

@@ -9,6 +9,7 @@ mod devices;
 mod harness;
 mod model;
 mod outage;
+mod plans;
 mod queue;
 mod replaying;
 mod stage;

@@ -51,7 +51,9 @@ pub struct Model {
 
 impl Model {
     pub fn holds(&self, sender: usize, lease: &Lease) -> bool {
-        self.leases.get(&lease.batch).is_some_and(|(holder, held, _)| *holder == sender && held.epoch == lease.epoch)
+        self.leases
+            .get(&lease.batch)
+            .is_some_and(|(holder, held, _)| *holder == sender && held.epoch == lease.epoch)
     }
 
     /// Whether an outcome counts, and if it does, what becomes of the delivery.
@@ -61,7 +63,9 @@ impl Model {
         if !may {
             return Recorded::Fenced;
         }
-        let Some(delivery) = self.deliveries.get_mut(&(lease.broadcast, device)) else { return Recorded::Stale };
+        let Some(delivery) = self.deliveries.get_mut(&(lease.broadcast, device)) else {
+            return Recorded::Stale;
+        };
         if !delivery.is_open() || delivery.attempts != lease.attempt - 1 {
             return Recorded::Stale;
         }
@@ -113,7 +117,8 @@ impl Model {
                     continue;
                 }
                 if delivery.state == DeliveryState::Sending {
-                    *delivery = Delivery { state: DeliveryState::Unconfirmed, attempts: delivery.attempts + 1 };
+                    *delivery =
+                        Delivery { state: DeliveryState::Unconfirmed, attempts: delivery.attempts + 1 };
                     self.letters.insert((*broadcast, *device));
                 } else {
                     delivery.state = state;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bongsu_store::{
     Acceptance, Audience, BroadcastId, BroadcastState, Controlled, DeadReason, DeliveryFilter, DeliveryState,
-    DeviceId, Due, FanOut, Flush, Guarantee, LeasedBatch, NewReplay, Outcome, ProviderId, Replay, Store, Verdict,
+    DeviceId, Due, FanOut, Flush, Guarantee, LeasedBatch, NewReplay, Outcome, ProviderId, Replay, Store,
+    Verdict,
 };
 
 use super::expected::{Broadcast, Delivery, Lease, Model, Recorded};
@@ -55,7 +56,8 @@ impl Machine {
         let (store, provider) = stage(DEVICES).await;
         let first = sql(&store, "SELECT min(id) FROM device").await;
         let devices = (0..DEVICES as i64).map(|n| DeviceId(first + n)).collect();
-        let senders = (0..senders).map(|_| Hand { sender: Sender::new(&store, provider), held: vec![] }).collect();
+        let senders =
+            (0..senders).map(|_| Hand { sender: Sender::new(&store, provider), held: vec![] }).collect();
         let _: ProviderId = provider;
         Self { store, model: Model::default(), senders, devices, made: 0, called: BTreeMap::new() }
     }
@@ -98,8 +100,13 @@ impl Machine {
                 .into_iter()
                 .map(|d| (d.device, Delivery { state: d.state, attempts: d.attempts }))
                 .collect();
-            let expected: BTreeMap<DeviceId, Delivery> =
-                self.model.deliveries.iter().filter(|((b, _), _)| b == id).map(|((_, d), x)| (*d, *x)).collect();
+            let expected: BTreeMap<DeviceId, Delivery> = self
+                .model
+                .deliveries
+                .iter()
+                .filter(|((b, _), _)| b == id)
+                .map(|((_, d), x)| (*d, *x))
+                .collect();
             same(&format!("deliveries of {id}"), &found, &expected)?;
         }
         let broken = self.store.broken_invariants().await.unwrap();
@@ -162,7 +169,8 @@ impl Machine {
 
     /// Fan-out decides who is in: new deliveries are taken over from the store, pending and never called.
     async fn learn(&mut self, id: BroadcastId) {
-        let filter = DeliveryFilter { broadcast: id, states: vec![], provider: None, after: None, limit: 1_000 };
+        let filter =
+            DeliveryFilter { broadcast: id, states: vec![], provider: None, after: None, limit: 1_000 };
         for d in self.store.list_deliveries(&filter).await.unwrap() {
             let new = Delivery { state: DeliveryState::Pending, attempts: 0 };
             self.model.deliveries.entry((id, d.device)).or_insert(new);
@@ -170,7 +178,9 @@ impl Machine {
     }
 
     async fn fan_out(&mut self) -> Result<bool, String> {
-        let FanOut::Page { broadcast, .. } = self.store.fan_out_page().await.unwrap() else { return Ok(false) };
+        let FanOut::Page { broadcast, .. } = self.store.fan_out_page().await.unwrap() else {
+            return Ok(false);
+        };
         self.learn(broadcast).await;
         self.note_final().await;
         let replay_of = match self.store.broadcast(broadcast).await.unwrap().unwrap().audience {
@@ -249,8 +259,13 @@ impl Machine {
         if !self.model.broadcasts[&held.lease.broadcast].at_most_once {
             return Ok(());
         }
-        let wanted: Vec<DeviceId> =
-            held.left.iter().filter(|(_, left)| *left == Left::Call).take(deliveries).map(|(d, _)| *d).collect();
+        let wanted: Vec<DeviceId> = held
+            .left
+            .iter()
+            .filter(|(_, left)| *left == Left::Call)
+            .take(deliveries)
+            .map(|(d, _)| *d)
+            .collect();
         let asked: Vec<_> = wanted.iter().map(|d| (held.leased, *d)).collect();
         let id = self.senders[sender].sender.id;
         let found = self.store.flush_lane(id).mark_sending(&asked).await.unwrap();
@@ -303,8 +318,11 @@ impl Machine {
             };
             *expected.entry(kind).or_default() += 1;
         }
-        let found =
-            BTreeMap::from([("recorded", flushed.recorded), ("fenced", flushed.fenced), ("stale", flushed.stale)]);
+        let found = BTreeMap::from([
+            ("recorded", flushed.recorded),
+            ("fenced", flushed.fenced),
+            ("stale", flushed.stale),
+        ]);
         same("flush", &found, &expected)?;
         if close {
             if holds {
@@ -377,10 +395,11 @@ impl Machine {
         let model = self.model.broadcasts.get_mut(&id).expect("known");
         let may = !model.is_final && !model.cancelled;
         same("pause", &matches!(outcome, Controlled::Done(_)), &may)?;
+        let resumed = may && !pause && model.paused;
         if may {
             model.paused = pause;
         }
-        if !pause && may {
+        if resumed {
             // A resume holds what other paused broadcasts left lying, as a sweep does.
             self.drop_held_leases();
         }

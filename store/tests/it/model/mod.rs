@@ -15,26 +15,60 @@ use machine::Machine;
 /// One step; numbers choose among what is there, modulo how much that is.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Accept { at_most_once: bool, devices: usize },
+    Accept {
+        at_most_once: bool,
+        devices: usize,
+    },
     FanOut,
-    Claim { sender: usize },
+    Claim {
+        sender: usize,
+    },
     /// At most once: notes the next deliveries of a batch in hand.
-    Mark { sender: usize, batch: usize, deliveries: usize },
+    Mark {
+        sender: usize,
+        batch: usize,
+        deliveries: usize,
+    },
     /// Records answers of the next deliveries of a batch in hand, whether it is still this sender's or not.
-    Record { sender: usize, batch: usize, answers: Vec<Answer> },
+    Record {
+        sender: usize,
+        batch: usize,
+        answers: Vec<Answer>,
+    },
     /// Closes a batch in hand, with what was answered so far.
-    Close { sender: usize, batch: usize },
-    Renew { sender: usize },
-    Release { sender: usize },
+    Close {
+        sender: usize,
+        batch: usize,
+    },
+    Renew {
+        sender: usize,
+    },
+    Release {
+        sender: usize,
+    },
     /// The leases of a sender run out.
-    RunOut { sender: usize },
+    RunOut {
+        sender: usize,
+    },
     RetriesDue,
-    Pause { broadcast: usize },
-    Resume { broadcast: usize },
-    Cancel { broadcast: usize },
-    Expire { broadcast: usize },
-    Replay { broadcast: usize },
-    WithdrawConsent { device: usize },
+    Pause {
+        broadcast: usize,
+    },
+    Resume {
+        broadcast: usize,
+    },
+    Cancel {
+        broadcast: usize,
+    },
+    Expire {
+        broadcast: usize,
+    },
+    Replay {
+        broadcast: usize,
+    },
+    WithdrawConsent {
+        device: usize,
+    },
     Sweep,
     Complete,
 }
@@ -51,7 +85,7 @@ const SENDERS: usize = 3;
 
 fn step() -> impl Strategy<Value = Step> {
     let sender = 0..SENDERS;
-    let any = 0..1_000_usize;
+    let nth = 0..1_000_usize;
     let answer = prop_oneof![
         5 => Just(Answer::Sent), 2 => Just(Answer::Retry), 1 => Just(Answer::Dead), 1 => Just(Answer::Lost)
     ];
@@ -59,21 +93,21 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<bool>(), 1..6_usize).prop_map(|(at_most_once, devices)| Step::Accept { at_most_once, devices }),
         4 => Just(Step::FanOut),
         8 => sender.clone().prop_map(|sender| Step::Claim { sender }),
-        4 => (sender.clone(), any.clone(), 1..4_usize)
+        4 => (sender.clone(), nth.clone(), 1..4_usize)
             .prop_map(|(sender, batch, deliveries)| Step::Mark { sender, batch, deliveries }),
-        12 => (sender.clone(), any.clone(), prop::collection::vec(answer, 1..4))
+        12 => (sender.clone(), nth.clone(), prop::collection::vec(answer, 1..4))
             .prop_map(|(sender, batch, answers)| Step::Record { sender, batch, answers }),
-        6 => (sender.clone(), any.clone()).prop_map(|(sender, batch)| Step::Close { sender, batch }),
+        6 => (sender.clone(), nth.clone()).prop_map(|(sender, batch)| Step::Close { sender, batch }),
         2 => sender.clone().prop_map(|sender| Step::Renew { sender }),
         1 => sender.clone().prop_map(|sender| Step::Release { sender }),
         5 => sender.prop_map(|sender| Step::RunOut { sender }),
         4 => Just(Step::RetriesDue),
-        2 => any.clone().prop_map(|broadcast| Step::Pause { broadcast }),
-        2 => any.clone().prop_map(|broadcast| Step::Resume { broadcast }),
-        1 => any.clone().prop_map(|broadcast| Step::Cancel { broadcast }),
-        1 => any.clone().prop_map(|broadcast| Step::Expire { broadcast }),
-        2 => any.clone().prop_map(|broadcast| Step::Replay { broadcast }),
-        1 => any.prop_map(|device| Step::WithdrawConsent { device }),
+        2 => nth.clone().prop_map(|broadcast| Step::Pause { broadcast }),
+        2 => nth.clone().prop_map(|broadcast| Step::Resume { broadcast }),
+        1 => nth.clone().prop_map(|broadcast| Step::Cancel { broadcast }),
+        1 => nth.clone().prop_map(|broadcast| Step::Expire { broadcast }),
+        2 => nth.clone().prop_map(|broadcast| Step::Replay { broadcast }),
+        1 => nth.prop_map(|device| Step::WithdrawConsent { device }),
         4 => Just(Step::Sweep),
         2 => Just(Step::Complete),
     ]

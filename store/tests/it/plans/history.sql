@@ -1,0 +1,38 @@
+-- What lies beside the work: broadcasts whose batches are 60 % done, the rest ready behind the work in the queue or waiting
+-- for their time; and 200 final broadcasts for each of them.
+CREATE PROCEDURE history(broadcasts int, devices int) LANGUAGE plpgsql AS $$
+DECLARE
+    past bigint;
+BEGIN
+    INSERT INTO device (id, shard, provider_id, user_id, token)
+    SELECT 20000 + n, 0, 1, 'user-' || n, 'history-' || n FROM generate_series(1, devices) AS n;
+
+    INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
+                           created_at, expires_at, settled_at)
+    SELECT past(100 + n), 'test', 'final-' || n, '', 'title', 'body', '{}', 'normal', 'everyone', 'completed',
+           '2025-02-01', '2100-01-01', '2025-02-02'
+    FROM generate_series(1, 200 * broadcasts) AS n;
+    INSERT INTO broadcast_tally SELECT past(100 + n), 1, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(1, 200 * broadcasts) AS n;
+
+    -- One broadcast after another, so that each index grows at its end.
+    FOR past IN SELECT past(n) FROM generate_series(1, broadcasts) AS n ORDER BY 1 LOOP
+        INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
+                               created_at, expires_at)
+        VALUES (past, 'test', 'past-' || past, '', 'title', 'body', '{}', 'normal', 'everyone', 'delivering', '2025-02-01',
+                '2100-01-01');
+
+        INSERT INTO delivery (broadcast_id, shard, provider_id, device_id, attempts, state, settled_at)
+        SELECT past, 0, 1, 20001 + n, 1, CASE WHEN n % 250 < 150 THEN 'sent' ELSE 'pending' END::delivery_state,
+               CASE WHEN n % 250 < 150 THEN now() END
+        FROM generate_series(0, devices - 1) AS n;
+
+        INSERT INTO batch (broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, state,
+                           sent, next_attempt_at)
+        SELECT past, 0, 1, 1000000 + n, 1, 50, 20001 + n, 20050 + n,
+               CASE WHEN n % 250 < 150 THEN 'done' WHEN n % 250 < 200 THEN 'ready' ELSE 'waiting' END::batch_state,
+               CASE WHEN n % 250 < 150 THEN 50 ELSE 0 END,
+               CASE WHEN n % 250 >= 200 THEN timestamptz '2099-01-01' + n * interval '1 second' END
+        FROM generate_series(0, devices - 1, 50) AS n;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,28 @@
+-- What parameters are made of; the parameters of EXECUTE may call functions, but not select.
+CREATE FUNCTION me() RETURNS uuid LANGUAGE sql IMMUTABLE AS $$ SELECT '00000000-0000-4000-8000-000000000001'::uuid $$;
+CREATE FUNCTION somebody() RETURNS uuid LANGUAGE sql IMMUTABLE AS $$ SELECT '00000000-0000-4000-8000-000000000002'::uuid $$;
+CREATE FUNCTION at_work() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-05 12:00+00') $$;
+CREATE FUNCTION ended() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-06 12:00+00') $$;
+CREATE FUNCTION all_done() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-07 12:00+00') $$;
+CREATE FUNCTION final() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-08 12:00+00') $$;
+CREATE FUNCTION ids(first bigint, last bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
+    $$ SELECT array_agg(n) FROM generate_series(first, last) AS n $$;
+CREATE FUNCTION repeated(value anyelement, times int) RETURNS anyarray LANGUAGE sql IMMUTABLE AS
+    $$ SELECT array_fill(value, ARRAY[times]) $$;
+
+-- Below are the ids of the work.
+ALTER SEQUENCE batch_id_seq RESTART 1001;
+
+-- A fortnight of partitions, as in production. Only the tests say when statistics are taken.
+SELECT ensure_delivery_partition(day::date) FROM generate_series('2025-02-01', '2025-02-14', interval '1 day') AS day;
+DO $$
+DECLARE
+    name regclass;
+BEGIN
+    FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', name);
+    END LOOP;
+END
+$$;
+CREATE FUNCTION past(n int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+    $$ SELECT broadcast_id_at(timestamptz '2025-02-01 00:00+00' + n % 12 * interval '1 day') + n $$;

@@ -1,0 +1,139 @@
+//! What EXPLAIN says of one execution, and what is wrong with it.
+
+use serde_json::Value;
+
+use super::statements::{On, Statement};
+
+/// Tables that grow with use. The others are read whole in a moment.
+const GROWING: [&str; 4] = ["delivery", "batch", "device", "broadcast"];
+
+/// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
+/// `batch_leased` and `broadcast_open` hold only what is being worked on.
+const BOUNDS: [(&str, &[&str]); 15] = [
+    ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
+    ("batch_pkey", &["id", "shard"]),
+    ("batch_ready", &["shard", "provider_id", "rank"]),
+    ("batch_waiting", &["shard", "provider_id", "next_attempt_at"]),
+    ("batch_leased", &["shard"]),
+    ("batch_held", &["broadcast_id"]),
+    ("batch_broadcast", &["broadcast_id"]),
+    ("batch_open", &["broadcast_id"]),
+    ("device_user", &["user_id"]),
+    ("device_pkey", &["shard", "id"]),
+    ("broadcast_tally_pkey", &["broadcast_id"]),
+    ("broadcast_pkey", &["id"]),
+    ("broadcast_open", &[]),
+    ("provider_", &[]),
+    ("sender_", &[]),
+];
+
+/// One execution.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Rows returned.
+    pub rows: u64,
+    /// Pages of shared buffers looked at.
+    pub buffers: u64,
+    pub joins: Vec<String>,
+    scans: Vec<Scan>,
+    /// How often each LIMIT was run.
+    pub limits: Vec<u64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Scan {
+    kind: String,
+    /// Not said of a bitmap index scan.
+    table: Option<String>,
+    index: Option<String>,
+    condition: String,
+    executed: bool,
+}
+
+impl Plan {
+    /// From the answer of `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`.
+    pub fn read(answer: &Value) -> Self {
+        let root = &answer[0]["Plan"];
+        let mut plan = Self {
+            rows: number(root, "Actual Rows"),
+            buffers: number(root, "Shared Hit Blocks") + number(root, "Shared Read Blocks"),
+            ..Self::default()
+        };
+        plan.visit(root);
+        plan
+    }
+
+    fn visit(&mut self, node: &Value) {
+        let kind = text(node, "Node Type").unwrap_or_default();
+        if kind.ends_with("Join") {
+            self.joins.push(kind);
+        } else if kind == "Limit" {
+            self.limits.push(number(node, "Actual Loops"));
+        } else if kind.contains("Scan") {
+            let scan = Scan {
+                kind,
+                table: text(node, "Relation Name"),
+                index: text(node, "Index Name"),
+                condition: text(node, "Index Cond").unwrap_or_default(),
+                executed: number(node, "Actual Loops") > 0,
+            };
+            self.scans.push(scan);
+        }
+        for child in node["Plans"].as_array().into_iter().flatten() {
+            self.visit(child);
+        }
+    }
+
+    /// Partitions of delivery that were looked into.
+    pub fn partitions(&self) -> usize {
+        let read = self.scans.iter().filter(|scan| scan.executed);
+        let mut read: Vec<_> =
+            read.filter_map(|s| s.table.as_ref()).filter(|t| t.starts_with("delivery_")).collect();
+        read.sort();
+        read.dedup();
+        read.len()
+    }
+
+    /// Why this is not a plan that reads only what the statement is about, if it is not. Scans count whether they were
+    /// executed this time or not.
+    pub fn faults(&self, statement: &Statement) -> Vec<String> {
+        let mut faults: Vec<_> = self.scans.iter().filter_map(Scan::fault).collect();
+        let joins = self.joins.iter().filter(|join| statement.on == On::Lane && *join != "Nested Loop");
+        faults.extend(joins.map(|join| format!("a {join}")));
+        let limits = self.limits.iter().filter(|n| **n > 1 && !statement.name.starts_with("sweep_"));
+        faults.extend(limits.map(|n| format!("a LIMIT that runs {n} times")));
+        if self.partitions() > 1 {
+            faults.push(format!("{} partitions instead of one", self.partitions()));
+        }
+        faults.sort();
+        faults.dedup();
+        faults
+    }
+}
+
+impl Scan {
+    fn fault(&self) -> Option<String> {
+        let Some(index) = &self.index else {
+            let table = self.table.as_deref().unwrap_or_default();
+            let table = if table.starts_with("delivery_") { "delivery" } else { table };
+            // A bitmap's condition is that of the index scans below it.
+            let whole = GROWING.contains(&table) && self.kind != "Bitmap Heap Scan";
+            return whole.then(|| format!("{} on {table}", self.kind));
+        };
+        let Some((prefix, columns)) = BOUNDS.iter().find(|(prefix, _)| index.starts_with(prefix)) else {
+            return Some(format!("{} of {index}, of which the tests do not know what bounds it", self.kind));
+        };
+        let missing: Vec<_> =
+            columns.iter().filter(|c| !self.condition.contains(&format!("({c} "))).copied().collect();
+        let missing = missing.join(", ");
+        (!missing.is_empty()).then(|| format!("{} of {prefix} without {missing} in its condition", self.kind))
+    }
+}
+
+fn text(node: &Value, key: &str) -> Option<String> {
+    node[key].as_str().map(str::to_owned)
+}
+
+fn number(node: &Value, key: &str) -> u64 {
+    node[key].as_f64().unwrap_or_default() as u64
+}
