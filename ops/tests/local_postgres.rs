@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bongsu_ops::local_postgres::{LocalPostgres, LocalPostgresError, Options};
+use bongsu_ops::local_postgres::{LocalPostgres, LocalPostgresError, Options, Shutdown};
 
 /// Says to [`the_process_that_starts_one_and_ends`] how to end.
 const HOW_TO_END: &str = "BONGSU_OPS_TEST_HOW_TO_END";
@@ -54,6 +54,21 @@ fn a_server_can_be_taken_down_and_started_again() {
     postgres.start_server().expect("starts");
     assert_ne!(postgres.postmaster_pid(), Some(first));
     UnixStream::connect(socket(postgres.socket_dir())).expect("the server accepts a connection");
+}
+
+#[test]
+fn a_server_that_was_restarted_is_still_cleaned_up() {
+    let postgres = start();
+    let dir = postgres.socket_dir().to_owned();
+    for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
+        let before = postgres.postmaster_pid().unwrap();
+        postgres.restart_server(shutdown).expect("restarts");
+        assert!(!is_alive(before), "{shutdown:?}");
+        UnixStream::connect(socket(&dir)).expect("the server accepts a connection");
+    }
+    let pid = postgres.postmaster_pid().unwrap();
+    drop(postgres);
+    assert!(!is_alive(pid) && !dir.exists());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 # The guard of a private PostgreSQL cluster: see mod.rs.
 #   sh -c <this> bongsu-postgres-guard run|clean BIN DIR
-# `run` makes the cluster in DIR and starts it, obeys orders from its input (`stop`, `start`), and when that ends, stops
-# and removes everything. It answers `ready`, or the end of the log and then `failed`.
+# `run` makes the cluster in DIR and starts it, obeys orders from its input (`stop`, `start`, `restart MODE`), and when
+# that ends, stops and removes everything. It answers `ready`, or the end of the log and then `failed`.
 # `clean` only does the last part, for a guard that was killed.
 
 mode=$1 bin=$2 dir=$3
@@ -23,6 +23,8 @@ make() {
 }
 
 start() { quietly "$bin/pg_ctl" start -D "$data" -l "$log" -w -t 60 -s; }
+
+restart() { quietly "$bin/pg_ctl" restart -D "$data" -l "$log" -m "$1" -w -t 60 -s; }
 
 stop() {
     pid=
@@ -46,9 +48,9 @@ failed() {
 if [ "$mode" = run ]; then
     if make && start; then
         echo ready
-        while read -r order; do
+        while read -r order mode; do
             case $order in
-            stop | start) "$order" && echo ready || failed ;;
+            stop | start | restart) "$order" "$mode" && echo ready || failed ;;
             esac
         done
     else

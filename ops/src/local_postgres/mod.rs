@@ -40,6 +40,15 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
 }
 
+/// How a server that restarts goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Sessions are told and ended.
+    Fast,
+    /// As in a crash: nobody is told, and the next start recovers.
+    Immediate,
+}
+
 /// A running private cluster. Dropping it stops the server, removes the directory, and returns when both are gone.
 #[derive(Debug)]
 pub struct LocalPostgres {
@@ -118,6 +127,19 @@ impl LocalPostgres {
     /// last of its children has noticed; [`LocalPostgres::stop_server`] leaves none.
     pub fn start_server(&self) -> Result<(), LocalPostgresError> {
         self.order("start")
+    }
+
+    /// Restarts the server as `pg_ctl restart` does, for tests of what happens then. Returns when it accepts connections
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start again, or the guard is gone.
+    pub fn restart_server(&self, shutdown: Shutdown) -> Result<(), LocalPostgresError> {
+        self.order(match shutdown {
+            Shutdown::Fast => "restart fast",
+            Shutdown::Immediate => "restart immediate",
+        })
     }
 
     fn order(&self, order: &str) -> Result<(), LocalPostgresError> {
