@@ -18,7 +18,11 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a caller waits for a connection of the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Connections of the pool that are kept open.
+/// How long a lane waits for a connection, and the pool for a sign of life of one that comes back to it. Shorter than the
+/// time for which senders leave each other's work alone after Postgres was away: whoever comes back later is taken for dead.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections of the pool that are kept open, and at most half of those it may have: nothing bounds how long the pool
+/// itself tries to open these, and callers must not find all of them taken by that.
 const WARM_CONNECTIONS: u32 = 4;
 /// How long the client waits for any answer on a lane: longer than the server's own limits, for a server that is gone.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -65,7 +69,7 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             // Some are open before they are needed: opening one costs more than most calls.
-            .min_connections(connections.min(WARM_CONNECTIONS))
+            .min_connections((connections / 2).min(WARM_CONNECTIONS))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .after_connect(|connection, _| {
                 Box::pin(async move {
@@ -76,6 +80,15 @@ impl Store {
                         }
                     }
                     Ok(())
+                })
+            })
+            // The pool asks every connection that comes back whether it lives, and would wait for ever for one whose call was
+            // given up because it never answers: asked here first, within our time.
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    let alive = tokio::time::timeout(CONNECT_TIMEOUT, connection.ping()).await;
+                    alive.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))?;
+                    Ok(true)
                 })
             })
             .connect_lazy_with(pooled);
@@ -186,7 +199,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Runs `work` on the connection, within [`ANSWER_TIMEOUT`]. Whatever fails, the connection is dropped: the server
+    /// Runs `work` on the connection, within [`ANSWER_TIMEOUT`], of which opening one may use [`CONNECT_TIMEOUT`]. Whatever fails, the connection is dropped: the server
     /// then rolls back, and the next use starts clean.
     pub(crate) async fn run<T>(
         &mut self,
@@ -195,14 +208,8 @@ impl Lane {
     ) -> Result<T> {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, async {
             let mut connection = match self.connection.take() {
-                Some(mut open) => {
-                    if self.planned_at.elapsed() > KEEP_PLANS {
-                        sqlx::query("DISCARD PLANS").execute(&mut open).await?;
-                        self.planned_at = Instant::now();
-                    }
-                    open
-                }
-                None => self.options.connect().await?,
+                Some(open) => self.replan(open).await?,
+                None => self.connect().await?,
             };
             let value = work(&mut connection).await?;
             Ok((connection, value))
@@ -216,6 +223,21 @@ impl Lane {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(StoreError::timed_out(what, ANSWER_TIMEOUT)),
         }
+    }
+
+    async fn connect(&self) -> Result<PgConnection> {
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.options.connect()).await {
+            Ok(connection) => Ok(connection?),
+            Err(_) => Err(StoreError::Unavailable(format!("no connection within {CONNECT_TIMEOUT:?}"))),
+        }
+    }
+
+    async fn replan(&mut self, mut open: PgConnection) -> Result<PgConnection> {
+        if self.planned_at.elapsed() > KEEP_PLANS {
+            sqlx::query("DISCARD PLANS").execute(&mut open).await?;
+            self.planned_at = Instant::now();
+        }
+        Ok(open)
     }
 
     /// Whether a connection is open, as far as known here.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::Rng as _;
 use sqlx::PgConnection;
 
-use crate::connect::Store;
+use crate::connect::{Store, bounded};
 use crate::device::Device;
 use crate::device_plan::{Chunk, NewDevice, Plan, Standing, plan};
 use crate::error::{Result, StoreError};
@@ -99,7 +99,7 @@ impl Store {
             return Err(StoreError::Bug(format!("{} registrations in one chunk", registrations.len())));
         }
         let chunk = Chunk::new(registrations);
-        let (imported, _) = self.register_chunk(&chunk).await?;
+        let (imported, _) = bounded("import", self.register_chunk(&chunk)).await?;
         Ok(imported)
     }
 

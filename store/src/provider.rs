@@ -44,9 +44,10 @@ pub struct Provider {
 impl Store {
     /// Every provider known, in order of name. One of a kind that this program does not know is left out.
     pub async fn providers(&self) -> Result<Vec<Provider>> {
-        let rows = sqlx::query!(r#"SELECT id AS "id: ProviderId", name, kind FROM provider ORDER BY name"#)
-            .fetch_all(&self.pool)
-            .await?;
+        let reading =
+            sqlx::query!(r#"SELECT id AS "id: ProviderId", name, kind FROM provider ORDER BY name"#)
+                .fetch_all(&self.pool);
+        let rows = bounded("read of providers", async { Ok(reading.await?) }).await?;
         Ok(rows
             .into_iter()
             .filter_map(|r| {
