@@ -117,7 +117,13 @@ async fn serve(
     let router = grpc::server()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .layer(CallsLayer::new(config.max_calls as usize, shutdown.clone(), "intake", metrics::METER))
+        .layer(CallsLayer::new(
+            config.max_calls as usize,
+            shutdown.clone(),
+            "intake",
+            metrics::METER,
+            &["ImportDevices"],
+        ))
         .add_service(broadcasts)
         .add_service(devices)
         .add_service(health.service())

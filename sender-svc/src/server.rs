@@ -124,7 +124,7 @@ async fn serve(
     let (reflection_v1, reflection_v1alpha) =
         grpc::reflection(&[FILE_DESCRIPTOR_SET], &[delivery_service_server::SERVICE_NAME])?;
     let router = grpc::server()
-        .layer(CallsLayer::new(MAX_CALLS, shutdown.clone(), "sender", metrics::METER))
+        .layer(CallsLayer::new(MAX_CALLS, shutdown.clone(), "sender", metrics::METER, &[]))
         .add_service(deliveries)
         .add_service(health.service())
         .add_service(reflection_v1)

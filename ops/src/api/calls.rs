@@ -1,4 +1,4 @@
-//! What happens around every call: it is refused while we stop or have too much to do, and it is measured.
+//! What happens around every call: it is refused while we stop or have too much to do, it ends, and it is measured.
 //!
 //! Health and reflection pass untouched, so that an overloaded process still answers its probes.
 
@@ -14,7 +14,11 @@ use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use super::{draining, overloaded, with_reason};
+use super::{database_unavailable, draining, overloaded, with_reason};
+
+/// How long a call may take to be answered. Statements have shorter limits, which the server keeps: who reaches this one
+/// waits for a database that vanished without a word.
+pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How a service measures its calls; names of metrics are its own.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +43,22 @@ struct Gate {
     /// What people call this process: `intake`, `sender`.
     service: &'static str,
     meter: Meter,
+    /// Labels of the methods that take as long as their client sends.
+    client_streams: &'static [&'static str],
 }
 
 impl CallsLayer {
-    /// At most `limit` calls at a time, and no new ones after `shutdown`. A stream counts until it begins.
-    pub fn new(limit: usize, shutdown: CancellationToken, service: &'static str, meter: Meter) -> Self {
+    /// At most `limit` calls at a time, and no new ones after `shutdown`. Each is answered within [`DEADLINE`], but those of
+    /// `client_streams` (labels), which set their own limits. A stream of answers counts until it begins.
+    pub fn new(
+        limit: usize,
+        shutdown: CancellationToken,
+        service: &'static str,
+        meter: Meter,
+        client_streams: &'static [&'static str],
+    ) -> Self {
         let permits = Arc::new(Semaphore::new(limit));
-        Self { gate: Arc::new(Gate { permits, limit, shutdown, service, meter }) }
+        Self { gate: Arc::new(Gate { permits, limit, shutdown, service, meter, client_streams }) }
     }
 }
 
@@ -92,8 +105,12 @@ where
             }
         };
         let answer = self.inner.call(request);
+        let deadline = if self.gate.client_streams.contains(&method) { Duration::MAX } else { DEADLINE };
         Box::pin(async move {
-            let response = answer.await?;
+            let response = match tokio::time::timeout(deadline, answer).await {
+                Ok(response) => response?,
+                Err(_) => database_unavailable().into_http(),
+            };
             drop(permit);
             // An error comes in the headers; without one there, the call is answered.
             let Some(error) = Status::from_header_map(response.headers()) else {

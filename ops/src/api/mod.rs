@@ -5,7 +5,7 @@ mod page;
 mod timestamp;
 mod violations;
 
-pub use calls::{CallsLayer, Meter};
+pub use calls::{CallsLayer, DEADLINE, Meter};
 pub use page::{PageFilter, page_size};
 pub use timestamp::{from_timestamp, to_timestamp};
 pub use violations::{Violation, Violations};
