@@ -3,6 +3,10 @@
 //! The server is a private one, unless `BONGSU_TEST_DATABASE_URL` names another; on that one, only databases that were made
 //! here are touched, and they stay for whoever wants to look.
 
+mod sabotage;
+
+pub use sabotage::{Saboteur, Slots};
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,6 +23,17 @@ pub async fn fresh_database() -> String {
 /// The URL of a fresh database without it.
 pub async fn empty_database() -> String {
     make(server().await, None).await
+}
+
+/// The URL of a database with the schema on a server of the test's own, which is at `server_url`.
+pub async fn database_at(server_url: &str) -> String {
+    let name = "bongsu";
+    create_database(server_url, name, None).await.expect("a database for this test");
+    let url = with_database(server_url, name);
+    let store = Store::new(&url, 1, "test").expect("a valid URL");
+    store.migrate().await.expect("the migrations apply");
+    store.close().await;
+    url
 }
 
 /// The server that this test binary uses.

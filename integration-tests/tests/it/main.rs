@@ -3,13 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod failing_database;
 mod processes;
+mod tcp_proxy;
 mod world;
 
 mod accept_once;
 mod at_most_once;
 mod bad_devices;
 mod chaos;
+mod connection_faults;
+mod database_faults;
 mod demo;
 mod killed;
 mod limits;

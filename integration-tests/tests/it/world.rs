@@ -56,8 +56,12 @@ pub fn quick(config: &mut sender_svc::Config) {
 impl World {
     /// Postgres, a simulator that behaves so, and an intake.
     pub async fn new(behaviour: Behaviour) -> Self {
+        Self::at(fresh_database().await, behaviour).await
+    }
+
+    /// As [`World::new`], at a database with the schema.
+    pub async fn at(database_url: String, behaviour: Behaviour) -> Self {
         bongsu_ops::telemetry::install_crypto();
-        let database_url = fresh_database().await;
         let sim = Sim::start(behaviour).await;
         let intake = start_intake(&database_url).await;
         let channel = connect(intake.address).await;
@@ -96,6 +100,11 @@ impl World {
     /// Takes the oldest sender out, for the test to stop.
     pub fn take_sender(&mut self) -> Running {
         self.senders.remove(0)
+    }
+
+    /// The intake and the senders.
+    pub fn services(&self) -> impl Iterator<Item = &Running> {
+        std::iter::once(&self.intake).chain(&self.senders)
     }
 
     /// The oldest sender's API.
@@ -275,7 +284,7 @@ async fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
-async fn connect(address: SocketAddr) -> Channel {
+pub async fn connect(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
