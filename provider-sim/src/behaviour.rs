@@ -6,6 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// A latency beyond this is a typing error; use `hang` for "never".
 const MAX_LATENCY_MS: u64 = 3_600_000;
 
+/// Calls one HTTP/2 connection carries at a time, at most and by default. What a caller has in flight beyond that needs
+/// more connections.
+pub(crate) const MAX_STREAMS: u32 = 250;
+
 /// What a provider does with a push. Which rule wins when several apply is [`crate::decision::decide`]'s business:
 /// hang, status, outage, dedupe, the token's prefix, transient, accepted.
 #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +56,15 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_HANG", value_parser = BoolishValueParser::new())]
     pub hang: bool,
 
+    /// Tell a connection to go away after so many pushes, as providers do now and then: GOAWAY in HTTP/2, `Connection:
+    /// close` in HTTP/1.1; what is under way is answered first. 0 never does
+    #[arg(long, env = "BONGSU_SIM_GOAWAY_AFTER", value_name = "N", default_value_t = 0)]
+    pub goaway_after: u32,
+
+    /// Calls that one HTTP/2 connection carries at a time, 1 to 250, as told to connections that open from now on
+    #[arg(long, env = "BONGSU_SIM_MAX_STREAMS", value_name = "N", default_value_t = MAX_STREAMS)]
+    pub max_streams: u32,
+
     /// Honour the idempotency key: a push accepted before is answered 200 and not delivered again
     #[arg(long, env = "BONGSU_SIM_DEDUPE", value_parser = BoolishValueParser::new())]
     pub dedupe: bool,
@@ -74,6 +87,8 @@ impl Default for Behaviour {
             outage_duration_s: 0.0,
             status: None,
             hang: false,
+            goaway_after: 0,
+            max_streams: MAX_STREAMS,
             dedupe: false,
             seed: 0,
         }
@@ -106,6 +121,10 @@ pub struct BehaviourPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hang: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub goaway_after: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_streams: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dedupe: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -123,6 +142,8 @@ pub enum InvalidBehaviour {
     Jitter { jitter_ms: u64, latency_ms: u64 },
     #[error("status is {0}; a final HTTP status is from 200 to 599")]
     Status(u16),
+    #[error("max_streams is {0}; a connection carries 1 to {MAX_STREAMS} calls at a time")]
+    Streams(u32),
     #[error("{field} is {value}; it is a number of seconds, 0 or more")]
     Seconds { field: &'static str, value: f64 },
 }
@@ -143,6 +164,9 @@ impl Behaviour {
             && !(200..=599).contains(&status)
         {
             return Err(InvalidBehaviour::Status(status));
+        }
+        if !(1..=MAX_STREAMS).contains(&self.max_streams) {
+            return Err(InvalidBehaviour::Streams(self.max_streams));
         }
         for (field, value) in
             [("outage_start_s", self.outage_start_s), ("outage_duration_s", self.outage_duration_s)]
@@ -167,6 +191,8 @@ impl Behaviour {
             outage_duration_s: patch.outage_duration_s.unwrap_or(self.outage_duration_s),
             status: patch.status.unwrap_or(self.status),
             hang: patch.hang.unwrap_or(self.hang),
+            goaway_after: patch.goaway_after.unwrap_or(self.goaway_after),
+            max_streams: patch.max_streams.unwrap_or(self.max_streams),
             dedupe: patch.dedupe.unwrap_or(self.dedupe),
             seed: patch.seed.unwrap_or(self.seed),
         }
@@ -202,6 +228,8 @@ mod tests {
             (Behaviour { latency_ms: MAX_LATENCY_MS + 1, ..good }, "latency_ms"),
             (Behaviour { jitter_ms: 1, ..good }, "jitter_ms"),
             (Behaviour { status: Some(101), ..good }, "status"),
+            (Behaviour { max_streams: 0, ..good }, "max_streams"),
+            (Behaviour { max_streams: MAX_STREAMS + 1, ..good }, "max_streams"),
             (Behaviour { outage_start_s: -1.0, ..good }, "outage_start_s"),
             (Behaviour { outage_duration_s: f64::INFINITY, ..good }, "outage_duration_s"),
         ] {

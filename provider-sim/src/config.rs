@@ -46,7 +46,7 @@ mod tests {
     fn every_flag_reaches_its_field() {
         let line = "sim --listen 127.0.0.1:9 --latency-ms 30 --jitter-ms 10 --transient 0.03 --retry-after-s 7 \
                     --throttle-times 2 --outage --outage-start-s 1.5 --outage-duration-s 4 --status 401 --hang \
-                    --dedupe --seed 9";
+                    --goaway-after 50 --max-streams 20 --dedupe --seed 9";
         let expected = Config {
             listen: "127.0.0.1:9".parse().expect("an address"),
             behaviour: Behaviour {
@@ -60,6 +60,8 @@ mod tests {
                 outage_duration_s: 4.0,
                 status: Some(401),
                 hang: true,
+                goaway_after: 50,
+                max_streams: 20,
                 dedupe: true,
                 seed: 9,
             },

@@ -1,7 +1,9 @@
 //! Accepting connections and speaking HTTP on them.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -10,21 +12,20 @@ use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Config;
 use crate::answer::Answer;
+use crate::behaviour::MAX_STREAMS;
 use crate::control::control;
 use crate::push::push;
 use crate::sim::{OpenConnection, Sim};
 
-/// Calls one HTTP/2 connection carries at a time. What a caller has in flight beyond that needs more connections.
-const MAX_STREAMS_PER_CONNECTION: u32 = 250;
-
 /// Streams a caller may give up before they were looked at. Beyond it the connection is taken for an attack and ends;
 /// a sender whose time-out strikes resets all it has at once, so all must fit.
-const MAX_PENDING_RESETS: usize = MAX_STREAMS_PER_CONNECTION as usize;
+const MAX_PENDING_RESETS: usize = MAX_STREAMS as usize;
 
 /// Further connections wait in the listener's backlog.
 const MAX_CONNECTIONS: usize = 20_000;
@@ -37,7 +38,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> anyhow::Result<()> {
     config.behaviour.check()?;
     let sim = Arc::new(Sim::new(config.behaviour));
-    let http = http();
     let mut connections = JoinSet::new();
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "the push provider simulator listens");
@@ -47,7 +47,7 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
             () = shutdown.cancelled() => break,
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(http.clone(), stream, Arc::clone(&sim)));
+                    connections.spawn(serve(stream, Arc::clone(&sim)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -66,32 +66,57 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     Ok(())
 }
 
-fn http() -> auto::Builder<TokioExecutor> {
+fn http(max_streams: u32) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http2()
-        .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
-        .max_pending_accept_reset_streams(MAX_PENDING_RESETS);
+    http.http2().max_concurrent_streams(max_streams).max_pending_accept_reset_streams(MAX_PENDING_RESETS);
     http
 }
 
-async fn serve(http: auto::Builder<TokioExecutor>, stream: TcpStream, sim: Arc<Sim>) {
+async fn serve(stream: TcpStream, sim: Arc<Sim>) {
     let _open = OpenConnection::new(Arc::clone(&sim));
     // Answers are small and alone in their packet; waiting to fill one would add the peer's delayed-ack time.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY on a connection");
     }
-    let service = service_fn(move |request| {
-        let sim = Arc::clone(&sim);
-        async move { Ok::<_, Infallible>(route(&sim, request).await) }
+    let http = http(sim.lock().behaviour.max_streams);
+    let farewell = Arc::new(Farewell::default());
+    let service = service_fn(|request| {
+        let (sim, farewell) = (Arc::clone(&sim), Arc::clone(&farewell));
+        async move { Ok::<_, Infallible>(route(&sim, &farewell, request).await) }
     });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = farewell.due.notified() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
     // Callers that die in the middle are what this is for; nothing to report.
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+    if let Err(error) = ended {
         tracing::debug!(error, "a connection ended early");
     }
 }
 
-async fn route(sim: &Arc<Sim>, request: Request<Incoming>) -> Answer {
+/// When a connection is told to go away.
+#[derive(Debug, Default)]
+struct Farewell {
+    pushes: AtomicU32,
+    due: Notify,
+}
+
+impl Farewell {
+    fn count_push(&self, goaway_after: u32) {
+        let pushes = self.pushes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if goaway_after > 0 && pushes >= goaway_after {
+            self.due.notify_one();
+        }
+    }
+}
+
+async fn route(sim: &Arc<Sim>, farewell: &Farewell, request: Request<Incoming>) -> Answer {
     if request.method() == Method::POST && request.uri().path() == "/push" {
+        farewell.count_push(sim.lock().behaviour.goaway_after);
         push(sim, request).await
     } else {
         // Boxed, so that the rare calls do not enlarge the task of every push.

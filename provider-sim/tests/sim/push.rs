@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use provider_sim::{Behaviour, BehaviourPatch};
-use reqwest::StatusCode;
+use reqwest::{ClientBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Sim, client, error_of, push, push_json};
@@ -190,6 +190,38 @@ async fn http1_and_http2_are_served_on_one_port() {
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
     }
     assert_eq!(sim.stats().await.accepted, 2);
+}
+
+#[tokio::test]
+async fn a_connection_is_told_to_go_away_after_its_pushes_and_answers_them() {
+    let sim = Sim::start(Behaviour { goaway_after: 2, ..Behaviour::default() }).await;
+    for http2 in [false, true] {
+        let before = sim.stats().await.connections_total;
+        let client = client(|builder| if http2 { builder.http2_prior_knowledge() } else { builder });
+        for n in 0..6 {
+            let answer = push(&client, &sim.url("/push"), "t", &format!("{http2}-{n}")).await;
+            assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
+        }
+        assert_eq!(sim.stats().await.connections_total - before, 3, "two pushes each, HTTP/2: {http2}");
+    }
+    assert_eq!(sim.stats().await.duplicates, 0);
+}
+
+#[tokio::test]
+async fn a_connection_carries_no_more_calls_at_a_time_than_it_was_told() {
+    let sim = Sim::start(Behaviour { max_streams: 3, latency_ms: 20, ..Behaviour::default() }).await;
+    let client = client(ClientBuilder::http2_prior_knowledge);
+    // One call first, so that the limit is known.
+    push(&client, &sim.url("/push"), "t", "first").await.expect("an answer");
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..30 {
+        let (client, url) = (client.clone(), sim.url("/push"));
+        calls.spawn(async move { push(&client, &url, "t", &n.to_string()).await.expect("an answer") });
+    }
+    while let Some(answer) = calls.join_next().await {
+        assert_eq!(answer.expect("no panic").status(), StatusCode::OK);
+    }
+    assert_eq!(sim.stats().await.max_open, 3);
 }
 
 #[tokio::test]
