@@ -5,6 +5,7 @@
 
 mod failing_database;
 mod processes;
+mod raw_provider;
 mod tcp_proxy;
 mod world;
 
@@ -20,6 +21,8 @@ mod limits;
 mod nothing_lost;
 mod one_delivery;
 mod outage;
+mod provider_connections;
+mod provider_faults;
 mod replay;
 mod stoppable;
 mod tokens;
