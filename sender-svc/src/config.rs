@@ -94,6 +94,11 @@ pub struct Config {
     #[arg(long, env = "BONGSU_MAX_ATTEMPTS", value_name = "N", default_value_t = 4)]
     pub max_attempts: u32,
 
+    /// Never find that a provider fails as a whole: its deliveries use up their attempts, outage or not. For providers whose
+    /// answers are mostly those of many unrelated receivers
+    #[arg(long, env = "BONGSU_NEVER_PARK")]
+    pub never_park: bool,
+
     /// How many seconds beside the longest call a stop may take after SIGTERM
     #[arg(long, env = "BONGSU_DRAIN_GRACE_S", value_name = "SECONDS", default_value_t = 10)]
     pub drain_grace_s: u32,
@@ -143,6 +148,7 @@ impl Config {
             retry_initial_ms: 2_000,
             retry_factor: 3.0,
             max_attempts: 4,
+            never_park: false,
             drain_grace_s: 10,
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }

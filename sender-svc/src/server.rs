@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::engine::{self, line::Line};
+use crate::engine::{self, breaker::Breaker, line::Line};
 use crate::metrics;
 use crate::provider::webhook::Webhook;
 use crate::rpc::{Deliveries, Watchers};
@@ -107,7 +107,8 @@ async fn prepare(store: &Store, config: &Config) -> anyhow::Result<Vec<Arc<Line>
         let in_flight = config.in_flight as usize;
         let timeout = Duration::from_millis(config.call_timeout_ms);
         let client = Webhook::new(webhook.endpoint.clone(), in_flight, timeout)?;
-        lines.push(Arc::new(Line::new(id, name.clone(), client, config.schedule(), in_flight)));
+        let breaker = Breaker::new(!config.never_park);
+        lines.push(Arc::new(Line::new(id, name.clone(), client, config.schedule(), breaker, in_flight)));
     }
     Ok(lines)
 }

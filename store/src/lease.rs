@@ -64,14 +64,19 @@ impl Store {
 }
 
 impl ControlLane {
-    /// Says that this sender lives, and how far the fair queue of each provider has come.
-    pub async fn heartbeat(&mut self, in_flight: usize, vtimes: &[(ProviderId, i64)]) -> Result<()> {
+    /// Says that this sender lives, and how far the fair queue of each provider has come. Returns the providers for which that
+    /// is known now; a provider's row may be held by somebody.
+    pub async fn heartbeat(
+        &mut self,
+        in_flight: usize,
+        vtimes: &[(ProviderId, i64)],
+    ) -> Result<Vec<ProviderId>> {
         let (id, key) = (self.sender.0, self.sender.lock_key());
         let in_flight = i32::try_from(in_flight).unwrap_or(i32::MAX);
         let providers: Vec<i16> = vtimes.iter().map(|(p, _)| p.0).collect();
         let ranks: Vec<i64> = vtimes.iter().map(|(_, v)| *v).collect();
         let locked = self.locked && self.lane.is_open();
-        self.locked = self
+        let (locked, known) = self
             .lane
             .run("heartbeat", async |connection| {
                 // Not waited for: after a lost connection the server may still keep the lock for our old session.
@@ -82,15 +87,17 @@ impl ControlLane {
                 sqlx::query_file!("queries/sender_heartbeat.sql", id, key, in_flight)
                     .execute(&mut *connection)
                     .await?;
-                if !providers.is_empty() {
-                    sqlx::query_file!("queries/provider_advance.sql", &providers, &ranks)
-                        .execute(connection)
-                        .await?;
+                if providers.is_empty() {
+                    return Ok((locked, vec![]));
                 }
-                Ok(locked)
+                let known = sqlx::query_file_scalar!("queries/provider_advance.sql", &providers, &ranks)
+                    .fetch_all(connection)
+                    .await?;
+                Ok((locked, known))
             })
             .await?;
-        Ok(())
+        self.locked = locked;
+        Ok(known)
     }
 
     /// Extends these leases by `lease` from now. Returns the batches that are still this sender's; the others are lost.

@@ -150,7 +150,7 @@ mod tests {
         for kind in ["KillSender", "FreezeWithin", "FreezeBeyond", "Drain", "KillIntake", "Pause"] {
             let at_call = |c: &&Cue| matches!(c.when, When::AfterCall(_));
             let of_kind: Vec<_> = cues.iter().filter(|c| format!("{:?}", c.act).starts_with(kind)).collect();
-            assert!(of_kind.iter().any(|c| at_call(c)) && of_kind.iter().any(|c| !at_call(c)), "{kind}");
+            assert!(of_kind.iter().any(at_call) && of_kind.iter().any(|c| !at_call(c)), "{kind}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use rustix::process::Signal;
 
-use crate::processes::{Processes, sender};
+use crate::processes::{Processes, metric, sender};
 use crate::world::{to_everyone, until};
 
 /// Calls that take long enough for many to be under way when the kill comes.
@@ -67,6 +67,11 @@ async fn a_sender_that_stops_beyond_its_lease_is_replaced_and_its_late_outcomes_
     assert_eq!(world.finish(next).await.counts.unwrap().sent, 1_000);
     let after = world.broadcast(id).await.counts.unwrap();
     assert_eq!(after, counts, "what it had in hand changed nothing");
+    let metrics = world.metrics(&frozen).await;
+    assert!(metric(&metrics, "bongsu_sender_batches_lost_total") > 0, "{metrics}");
+    let dropped = ["outcomes_fenced", "outcomes_stale"]
+        .map(|name| metric(&metrics, &format!("bongsu_sender_{name}_total")));
+    assert!(dropped.iter().sum::<u64>() > 0, "what it had in flight is counted: {metrics}");
     let stats = world.stats().await;
     assert_eq!(stats.accepted, 2_000);
     assert!(stats.duplicates <= 100, "at most --unrecorded: {}", stats.duplicates);

@@ -16,6 +16,7 @@ mod chaos;
 mod connection_faults;
 mod database_faults;
 mod demo;
+mod doctor;
 mod killed;
 mod limits;
 mod nothing_lost;

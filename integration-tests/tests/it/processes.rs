@@ -1,6 +1,6 @@
 //! Real processes for tests that kill them.
 
-use bongsu_cli::stack::{Options, SenderOptions, Stack};
+use bongsu_cli::stack::{Options, Process, SenderOptions, Stack};
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
 use bongsu_proto::v1::{
@@ -75,6 +75,12 @@ impl Processes {
         self.http.get(url).send().await.unwrap().error_for_status().unwrap().json().await.unwrap()
     }
 
+    /// What a process tells of itself.
+    pub async fn metrics(&self, process: &Process) -> String {
+        let url = format!("http://{}/metrics", process.admin().unwrap());
+        self.http.get(url).send().await.unwrap().text().await.unwrap()
+    }
+
     pub async fn stats(&self) -> Stats {
         let url = format!("{}/stats", self.stack.provider_sim.url());
         self.http.get(url).send().await.unwrap().json().await.unwrap()
@@ -83,4 +89,10 @@ impl Processes {
 
 pub fn sender(args: &[&str]) -> SenderOptions {
     SenderOptions { args: args.iter().map(ToString::to_string).collect(), ..SenderOptions::default() }
+}
+
+/// The value of a counter without labels; 0 where it was never counted.
+pub fn metric(metrics: &str, name: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map_or(0, |value| value.trim().parse().unwrap())
 }

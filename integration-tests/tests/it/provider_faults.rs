@@ -188,6 +188,7 @@ async fn add_sender(
         .add_sender(|config| {
             quick(config);
             config.webhooks = vec![webhook];
+            config.never_park = true; // most of these devices fail
             config.call_timeout_ms = u64::try_from(CALL_TIMEOUT.as_millis()).unwrap();
             configure(config);
         })

@@ -37,8 +37,8 @@ async fn no_other_answer_touches_a_device() {
         let before = world.sim.stats().await.calls;
         let id = world.broadcast(&format!("status {status}")).await.id;
         until("it was answered so", async || world.sim.stats().await.calls > before).await;
-        // Some of these park the provider, which would take longer than a test has.
-        world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await.unwrap();
+        // Some of these park the provider, which would take longer than a test has; others have completed it.
+        let _ = world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await;
         let counts = world.finish(id).await.counts.unwrap();
         assert_eq!((counts.total, counts.dead_unregistered), (5, 0), "{status}");
     }

@@ -22,8 +22,12 @@ const RAMP_FIRST: f64 = 1.0 / 32.0;
 const RAMP_STEP: Duration = Duration::from_millis(250);
 
 /// One provider's breaker, as this sender knows it.
-#[derive(Debug, Default)]
-pub struct Breaker(Mutex<State>);
+#[derive(Debug)]
+pub struct Breaker {
+    /// Whether failures are looked at; what others found holds in any case.
+    parks: bool,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,8 +42,12 @@ struct State {
 }
 
 impl Breaker {
+    pub fn new(parks: bool) -> Self {
+        Self { parks, state: Mutex::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A definite answer: the provider works.
@@ -58,7 +66,7 @@ impl Breaker {
         }
         let since = state.first.map_or(Duration::ZERO, |first| now - first);
         let fails = [STREAK, SHORT_STREAK].iter().any(|(n, length)| state.streak >= *n && since >= *length);
-        if !fails || state.parked {
+        if !self.parks || !fails || state.parked {
             return false;
         }
         (state.parked, state.parking) = (true, true);
@@ -77,8 +85,8 @@ impl Breaker {
     /// Whether a failure now may well be the provider's.
     pub fn is_suspect(&self, now: Instant) -> bool {
         let state = self.state();
-        state.parked
-            || (state.streak >= SHORT_STREAK.0 && state.last.is_some_and(|last| now - last < SUSPECT))
+        let fresh = state.last.is_some_and(|last| now - last < SUSPECT);
+        state.parked || (self.parks && fresh && state.streak >= SHORT_STREAK.0)
     }
 
     /// What Postgres says, the same to all senders.
@@ -111,7 +119,7 @@ mod tests {
     fn twenty_first_attempts_that_fail_in_a_row_park_a_provider_unless_an_answer_comes_between_them() {
         let now = Instant::now();
         let later = now + STREAK.1;
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(true);
         for _ in 0..100 {
             assert!(!breaker.fails(true, now), "a hundred answered at once may be neighbours");
         }
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn three_failures_are_enough_where_nothing_worked_for_a_second() {
         let now = Instant::now();
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(true);
         assert!(!breaker.fails(true, now) && !breaker.fails(true, now) && !breaker.fails(true, now));
         assert!(breaker.is_suspect(now));
         assert!(!breaker.is_suspect(now + SUSPECT), "suspicion does not last");
@@ -140,7 +148,7 @@ mod tests {
     #[test]
     fn devices_that_always_fail_do_not_park_a_provider_by_their_retries() {
         let now = Instant::now();
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(true);
         for n in 0..1_000 {
             assert!(!breaker.fails(false, now + n * SHORT_STREAK.1));
         }
@@ -149,7 +157,7 @@ mod tests {
     #[test]
     fn after_an_outage_calls_start_with_a_few_and_reach_the_limit() {
         let now = Instant::now();
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(true);
         assert_eq!(breaker.allows(512, now), 512);
         breaker.heed(false, Some(Duration::ZERO), now);
         assert_eq!(breaker.allows(512, now), 16);
@@ -161,7 +169,7 @@ mod tests {
     #[test]
     fn what_postgres_says_does_not_undo_a_parking_that_it_has_not_heard_of() {
         let now = Instant::now();
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(true);
         for n in 0..STREAK.0 {
             breaker.fails(true, now + n * STREAK.1);
         }

@@ -160,13 +160,13 @@ impl Control {
             .collect();
         let in_flight = engine.lines.iter().map(|line| line.in_flight()).sum();
         let sent = Instant::now();
-        lane.heartbeat(in_flight, &news).await?;
+        let known = lane.heartbeat(in_flight, &news).await?;
         engine.pulse.beaten(sent);
         for line in &engine.lines {
             let before = self.published.get(&line.provider).copied().unwrap_or(0);
             line.floor.store(before, Ordering::Relaxed);
         }
-        self.published = vtimes.into_iter().collect();
+        self.published.extend(news.into_iter().filter(|(provider, _)| known.contains(provider)));
         Ok(())
     }
 

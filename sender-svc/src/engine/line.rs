@@ -51,6 +51,7 @@ impl Line {
         name: String,
         webhook: Webhook,
         schedule: RetrySchedule,
+        breaker: Breaker,
         flight_limit: usize,
     ) -> Self {
         Self {
@@ -65,7 +66,7 @@ impl Line {
             answered: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
-            breaker: Breaker::default(),
+            breaker,
             probe_due: AtomicBool::new(false),
             vtime: AtomicI64::new(0),
             floor: AtomicI64::new(0),

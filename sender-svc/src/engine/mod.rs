@@ -9,7 +9,7 @@
 //! Bounds: calls in flight per line, calls whose answer is not recorded over all lines ([`Limits::unrecorded`]); while the
 //! flush lags no call starts, so nothing is claimed. What a kill can duplicate is at most the second of these.
 
-mod breaker;
+pub mod breaker;
 mod call;
 mod claim;
 mod control;

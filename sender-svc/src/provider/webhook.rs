@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::answer::{self, Answer, Said, Trouble};
 use bongsu_store::{BroadcastId, DeviceId};
@@ -120,8 +121,9 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json")
             .header("idempotency-key", delivery_key(broadcast, device))
             .body(body);
-        match within(self.timeout, exchange(request)).await {
-            Some(Ok(answer)) => answer,
+        let deadline = Instant::now() + self.timeout;
+        match within(deadline, request.send()).await {
+            Some(Ok(response)) => read(response, deadline).await,
             Some(Err(error)) => trouble(&error),
             None => Answer::Trouble {
                 trouble: Trouble::Unknown,
@@ -132,13 +134,13 @@ impl Webhook {
     }
 }
 
-/// Waits for `exchange` for at most `limit` and [`LAST_LOOK`]. After this process stood still (stopped, or its machine paused)
+/// Waits for an answer until `deadline` and [`LAST_LOOK`] longer. After this process stood still (stopped, or its machine paused)
 /// timers are the first thing it notices, and the answer may have been in the socket for long.
-async fn within<T>(limit: Duration, exchange: impl Future<Output = T>) -> Option<T> {
-    let mut exchange = std::pin::pin!(exchange);
-    match tokio::time::timeout(limit, &mut exchange).await {
+async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = std::pin::pin!(answer);
+    match tokio::time::timeout_at(deadline, &mut answer).await {
         Ok(answer) => Some(answer),
-        Err(_) => tokio::time::timeout(LAST_LOOK, exchange).await.ok(),
+        Err(_) => tokio::time::timeout(LAST_LOOK, answer).await.ok(),
     }
 }
 
@@ -147,23 +149,23 @@ fn delivery_key(broadcast: BroadcastId, device: DeviceId) -> String {
     format!("{broadcast}-{device}")
 }
 
-async fn exchange(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
-    let mut response = request.send().await?;
+/// What an answer means, its body read as far as it comes until `deadline`.
+async fn read(mut response: reqwest::Response, deadline: Instant) -> Answer {
     let status = response.status();
     let pause = asked_pause(response.headers());
     let keep = if status.is_success() { 0 } else { DETAIL_BYTES };
     let (mut read, mut detail) = (0, Vec::with_capacity(keep));
     // A provider that accepted has accepted, even if the rest of its answer never comes.
     while read < BODY_BYTES {
-        match response.chunk().await {
-            Ok(Some(chunk)) => {
+        match tokio::time::timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => {
                 read += chunk.len();
                 detail.extend(chunk.iter().take(keep - detail.len()));
             }
-            Ok(None) | Err(_) => break,
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
         }
     }
-    Ok(answer::of_webhook(status.as_u16(), pause, String::from_utf8_lossy(&detail).into_owned()))
+    answer::of_webhook(status.as_u16(), pause, String::from_utf8_lossy(&detail).into_owned())
 }
 
 fn asked_pause(headers: &HeaderMap) -> Option<Duration> {

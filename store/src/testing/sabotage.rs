@@ -70,6 +70,11 @@ impl Saboteur {
             .expect("the database answers")
     }
 
+    /// Changes something by hand.
+    pub async fn run(&mut self, statement: &'static str) {
+        sqlx::raw_sql(SqlStr::from_static(statement)).execute(&mut self.connection).await.expect(statement);
+    }
+
     /// Opens a transaction with this statement, which takes a lock; it holds until [`Saboteur::release`].
     pub async fn hold(&mut self, statement: &'static str) {
         for sql in ["BEGIN", statement] {

@@ -137,8 +137,11 @@ impl Machine {
                 self.record(0, 0, &all, true).await?;
             }
             self.sweep().await?;
-            self.check().await?;
+            if self.model.broadcasts.values().all(|b| b.is_final) {
+                break;
+            }
         }
+        self.check().await?;
         for id in all {
             let status = self.store.status(id).await.unwrap().unwrap();
             let expected = if self.model.broadcasts[&id].cancelled {
@@ -410,7 +413,8 @@ impl Machine {
         let broadcasts = &self.model.broadcasts;
         self.model.leases.retain(|_, (_, lease, ran_out)| {
             let b = broadcasts[&lease.broadcast];
-            !(*ran_out && b.paused && !b.cancelled && !b.expired)
+            let held = b.paused && !b.cancelled && !b.expired;
+            !(*ran_out && held)
         });
     }
 

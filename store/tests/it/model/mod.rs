@@ -118,7 +118,7 @@ fn whatever_happens_in_whatever_order_the_books_balance_and_nothing_is_lost() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config {
         // Each case has a database of its own; PROPTEST_CASES asks for another number.
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(16),
         max_shrink_iters: 200,
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
         ..Config::default()
