@@ -4,7 +4,9 @@
 -- so that these act at once.
 --
 -- What it holds itself ($9) it renews, and never takes a second time. Leases that ran out are taken only when $8 is not
--- null and Postgres has been up for that many seconds: after it was away, owners that live get time to renew.
+-- null and Postgres has been up for that many seconds: after it was away, owners that live get time to renew. And only while
+-- our last heartbeat that was answered, $10, is recent: a claim that lay in the queue of a server which stood still must not
+-- take what ran out meanwhile.
 --
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
 -- Rows that others hold are skipped, so a claim never waits. OFFSET 0 keeps each look at a broadcast one by its key.
@@ -27,6 +29,7 @@ WITH wanted AS MATERIALIZED (
                                   AND br.expires_at > now() AND NOT br.paused
                                 OFFSET 0) AS br
             WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second'
+              AND $10::timestamptz > now() - interval '1500 milliseconds'
               AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now()
               AND (b.lease_owner <> $6 OR b.id <> ALL ($9::bigint[]))
               AND b.provider_id = w.provider_id

@@ -24,6 +24,15 @@ pub struct Want {
     pub floor: i64,
 }
 
+/// When leases that ran out may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reclaim {
+    /// Not before Postgres has been up for so long.
+    pub up: Duration,
+    /// Our last heartbeat, by the database's clock: see [`crate::Beat`].
+    pub heartbeat_at: OffsetDateTime,
+}
+
 /// A batch in this sender's hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasedBatch {
@@ -108,13 +117,13 @@ impl Store {
 }
 
 impl ClaimLane {
-    /// Leases ready work for `lease`. With `reclaim` also that of leases which ran out, unless Postgres started less than
-    /// that long ago or the batch is among `held`, which this sender renews. What is returned has been committed.
+    /// Leases ready work for `lease`. With `reclaim` also that of leases which ran out, unless the batch is among `held`, which
+    /// this sender renews. What is returned has been committed.
     pub async fn claim(
         &mut self,
         wants: &[Want],
         lease: Duration,
-        reclaim: Option<Duration>,
+        reclaim: Option<Reclaim>,
         held: &[LeasedBatch],
     ) -> Result<Vec<LeasedBatch>> {
         let held: Vec<i64> = held.iter().map(|b| b.id.0).collect();
@@ -135,8 +144,9 @@ impl ClaimLane {
                     &floors,
                     owner,
                     lease.as_secs_f64(),
-                    reclaim.map(|up| up.as_secs_f64()),
-                    &held
+                    reclaim.map(|reclaim| reclaim.up.as_secs_f64()),
+                    &held,
+                    reclaim.map(|reclaim| reclaim.heartbeat_at)
                 )
                 .fetch_all(connection)
                 .await?)
@@ -149,6 +159,7 @@ impl ClaimLane {
         &mut self,
         provider: ProviderId,
         lease: Duration,
+        reclaim: Option<Reclaim>,
     ) -> Result<Option<LeasedBatch>> {
         let owner = self.sender.0;
         self.lane
@@ -159,7 +170,8 @@ impl ClaimLane {
                     SHARD,
                     provider.0,
                     owner,
-                    lease.as_secs_f64()
+                    lease.as_secs_f64(),
+                    reclaim.map(|reclaim| reclaim.heartbeat_at)
                 )
                 .fetch_optional(connection)
                 .await?)

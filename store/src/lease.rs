@@ -40,6 +40,15 @@ pub struct Signals {
     pub resumed_ago: Option<Duration>,
 }
 
+/// An answered heartbeat.
+#[derive(Debug, Clone)]
+pub struct Beat {
+    /// By the database's clock. What others held is taken only while this is recent by that clock, too.
+    pub at: OffsetDateTime,
+    /// The providers whose virtual time is as great as told; a provider's row may be held by somebody.
+    pub known: Vec<ProviderId>,
+}
+
 /// A sender, as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenderInfo {
@@ -64,19 +73,14 @@ impl Store {
 }
 
 impl ControlLane {
-    /// Says that this sender lives, and how far the fair queue of each provider has come. Returns the providers for which that
-    /// is known now; a provider's row may be held by somebody.
-    pub async fn heartbeat(
-        &mut self,
-        in_flight: usize,
-        vtimes: &[(ProviderId, i64)],
-    ) -> Result<Vec<ProviderId>> {
+    /// Says that this sender lives, and how far the fair queue of each provider has come.
+    pub async fn heartbeat(&mut self, in_flight: usize, vtimes: &[(ProviderId, i64)]) -> Result<Beat> {
         let (id, key) = (self.sender.0, self.sender.lock_key());
         let in_flight = i32::try_from(in_flight).unwrap_or(i32::MAX);
         let providers: Vec<i16> = vtimes.iter().map(|(p, _)| p.0).collect();
         let ranks: Vec<i64> = vtimes.iter().map(|(_, v)| *v).collect();
         let locked = self.locked && self.lane.is_open();
-        let (locked, known) = self
+        let (locked, beat) = self
             .lane
             .run("heartbeat", async |connection| {
                 // Not waited for: after a lost connection the server may still keep the lock for our old session.
@@ -84,20 +88,20 @@ impl ControlLane {
                     || sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "locked!""#, key)
                         .fetch_one(&mut *connection)
                         .await?;
-                sqlx::query_file!("queries/sender_heartbeat.sql", id, key, in_flight)
-                    .execute(&mut *connection)
+                let at = sqlx::query_file_scalar!("queries/sender_heartbeat.sql", id, key, in_flight)
+                    .fetch_one(&mut *connection)
                     .await?;
                 if providers.is_empty() {
-                    return Ok((locked, vec![]));
+                    return Ok((locked, Beat { at, known: vec![] }));
                 }
                 let known = sqlx::query_file_scalar!("queries/provider_advance.sql", &providers, &ranks)
                     .fetch_all(connection)
                     .await?;
-                Ok((locked, known))
+                Ok((locked, Beat { at, known }))
             })
             .await?;
         self.locked = locked;
-        Ok(known)
+        Ok(beat)
     }
 
     /// Extends these leases by `lease` from now. Returns the batches that are still this sender's; the others are lost.
@@ -155,16 +159,16 @@ impl ControlLane {
             .await
     }
 
-    /// Ends the leases of senders that are known to be dead and were silent for `silence`. Returns how many batches
-    /// became free to claim.
-    pub async fn revoke_dead(&mut self, silence: Duration) -> Result<usize> {
+    /// Ends the leases of senders that are known to be dead and were silent for `silence`; `beat` is our own last heartbeat.
+    /// Returns how many batches became free to claim.
+    pub async fn revoke_dead(&mut self, silence: Duration, beat: OffsetDateTime) -> Result<usize> {
         let id = self.sender.0;
         self.lane
             .run("look for dead senders", async |connection| {
-                let revoked =
-                    sqlx::query_file!("queries/sender_revoke_dead.sql", SHARD, id, silence.as_secs_f64())
-                        .fetch_all(connection)
-                        .await?;
+                let silence = silence.as_secs_f64();
+                let revoked = sqlx::query_file!("queries/sender_revoke_dead.sql", SHARD, id, silence, beat)
+                    .fetch_all(connection)
+                    .await?;
                 Ok(revoked.len())
             })
             .await

@@ -34,7 +34,7 @@ mod topic;
 
 pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
 pub use broadcast::*;
-pub use claim::{ClaimLane, Due, DueDelivery, LeasedBatch, Target, Want, Work};
+pub use claim::{ClaimLane, Due, DueDelivery, LeasedBatch, Reclaim, Target, Want, Work};
 pub use connect::Store;
 pub use counts::{Counts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
@@ -45,7 +45,7 @@ pub use error::{Result, StoreError};
 pub use fan_out::FanOut;
 pub use flush::{Flush, FlushLane, Flushed, Gone, Outcome, Verdict};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId, Shard};
-pub use lease::{ControlLane, Flags, SenderInfo, Signals};
+pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
 pub use migrate::create_database;
 pub use payload::{EncodedSize, encoded_sizes, webhook_notification};
 pub use provider::{Provider, ProviderKind};

@@ -2,13 +2,15 @@
 //! no sender died, nothing is called twice.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bongsu_ops::local_postgres::{LocalPostgres, Shutdown};
 use bongsu_store::testing::{Saboteur, fresh_database};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failing_database::{
-    PrivatePostgres, about_to_begin, ends_whole, everybody_says, intake_asks_for_patience, under_way,
+    PrivatePostgres, about_to_begin, about_to_begin_with, ends_whole, everybody_says,
+    intake_asks_for_patience, under_way,
 };
 use crate::world::until;
 
@@ -47,9 +49,25 @@ async fn sessions_that_an_administrator_ends_are_opened_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_stands_still_hands_nobodys_work_to_another() {
+    stands_still(Duration::ZERO, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_stands_still_beyond_every_lease_hands_nobodys_work_to_another_either() {
+    stands_still(Duration::from_secs(8), |config| {
+        config.call_timeout_ms = 1_000;
+        config.lease_ms = 4_000;
+    })
+    .await;
+}
+
+/// Lets Postgres stand still until everybody has noticed, and for so long.
+async fn stands_still(length: Duration, configure: fn(&mut sender_svc::Config)) {
     let postgres = PrivatePostgres::start(&[]).await;
     let mut inside = Saboteur::connect(&postgres.url).await;
-    let (mut world, id) = under_way(postgres.url.clone()).await;
+    let (mut world, request) = about_to_begin_with(postgres.url.clone(), configure).await;
+    let id = world.create(request).await.id;
+    world.sim.accepted(200).await;
     let signal = |pid: i32, signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     // With the first process stopped no other is added to those that are listed next.
     signal(postgres.postmaster(), Signal::STOP);
@@ -57,6 +75,8 @@ async fn a_postgres_that_stands_still_hands_nobodys_work_to_another() {
     processes.iter().for_each(|pid| signal(*pid, Signal::STOP));
     everybody_says(&world, false).await;
     intake_asks_for_patience(&mut world).await;
+    // Not waited for: it is how long the fault lasts.
+    tokio::time::sleep(length).await;
     processes.iter().chain(&[postgres.postmaster()]).for_each(|pid| signal(*pid, Signal::CONT));
     ends_whole(world, id).await;
 }

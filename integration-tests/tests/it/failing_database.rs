@@ -70,6 +70,13 @@ pub async fn under_way(database_url: String) -> (World, i64) {
 /// Two senders and the broadcast they will work on. Calls take long enough for many to be under way whenever something
 /// happens.
 pub async fn about_to_begin(database_url: String) -> (World, CreateBroadcastRequest) {
+    about_to_begin_with(database_url, |_| ()).await
+}
+
+pub async fn about_to_begin_with(
+    database_url: String,
+    configure: fn(&mut sender_svc::Config),
+) -> (World, CreateBroadcastRequest) {
     let behaviour = Behaviour { latency_ms: 100, jitter_ms: 50, ..Default::default() };
     let mut world = World::at(database_url, behaviour).await;
     for _ in 0..2 {
@@ -77,6 +84,7 @@ pub async fn about_to_begin(database_url: String) -> (World, CreateBroadcastRequ
             .add_sender(|config| {
                 quick(config);
                 config.in_flight = 40;
+                configure(config);
             })
             .await;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bongsu_store::{ClaimLane, Due, DueDelivery, LeasedBatch, ProviderId, Result, Verdict, Want};
+use bongsu_store::{ClaimLane, Due, DueDelivery, LeasedBatch, ProviderId, Reclaim, Result, Verdict, Want};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -109,7 +109,7 @@ impl Claimer {
         }
         let held = self.engine.holdings.leases();
         let sent = Instant::now();
-        let reclaim = self.engine.pulse.may_reclaim().then_some(self.engine.limits.renew_every);
+        let reclaim = self.may_reclaim();
         let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await?;
         metrics::claimed(sent.elapsed(), &batches);
         if look_below {
@@ -123,6 +123,11 @@ impl Claimer {
             self.supply(&line, held, due).await;
         }
         Ok(Some(batches.len()))
+    }
+
+    pub(super) fn may_reclaim(&self) -> Option<Reclaim> {
+        let up = self.engine.limits.renew_every;
+        self.engine.pulse.may_reclaim().map(|heartbeat_at| Reclaim { up, heartbeat_at })
     }
 
     /// Reads what is left to do in claimed batches, and holds them.

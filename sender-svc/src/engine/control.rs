@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{ControlLane, ProviderId, Result};
+use bongsu_store::{Beat, ControlLane, ProviderId, Result};
+use time::OffsetDateTime;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -28,13 +29,20 @@ pub(super) struct Pulse {
     epoch: Instant,
     /// When the last heartbeat that was answered had been sent, in microseconds of `epoch`; 0: none yet.
     beat: AtomicU64,
+    /// The same heartbeat by the database's clock.
+    beat_at: Mutex<Option<OffsetDateTime>>,
     /// Nothing of others is taken before this.
     reclaim_from: Mutex<Option<Instant>>,
 }
 
 impl Pulse {
     pub(super) fn new() -> Self {
-        Self { epoch: Instant::now(), beat: AtomicU64::new(0), reclaim_from: Mutex::new(None) }
+        Self {
+            epoch: Instant::now(),
+            beat: AtomicU64::new(0),
+            beat_at: Mutex::new(None),
+            reclaim_from: Mutex::new(None),
+        }
     }
 
     /// Whether calls may start.
@@ -43,17 +51,15 @@ impl Pulse {
         beat > 0 && self.epoch.elapsed() < Duration::from_micros(beat) + SILENT
     }
 
-    /// Whether batches of others may be taken.
-    pub(super) fn may_reclaim(&self) -> bool {
-        self.is_fresh()
-            && self
-                .reclaim_from
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_none_or(|from| Instant::now() >= from)
+    /// Whether batches of others may be taken: then our last heartbeat, by the database's clock.
+    pub(super) fn may_reclaim(&self) -> Option<OffsetDateTime> {
+        let from = *self.reclaim_from.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = self.is_fresh() && from.is_none_or(|from| Instant::now() >= from);
+        may.then(|| *self.beat_at.lock().unwrap_or_else(PoisonError::into_inner)).flatten()
     }
 
-    fn beaten(&self, sent: Instant) {
+    fn beaten(&self, sent: Instant, at: OffsetDateTime) {
+        *self.beat_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
         let micros = u64::try_from(sent.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX);
         self.beat.store(micros.max(1), Ordering::Relaxed);
     }
@@ -139,8 +145,8 @@ impl Control {
         }
         engine.holdings.forget_idle_broadcasts();
         heed_providers(engine, lane).await?;
-        if engine.pulse.may_reclaim() {
-            let revoked = lane.revoke_dead(DEAD_AFTER).await?;
+        if let Some(beat) = engine.pulse.may_reclaim() {
+            let revoked = lane.revoke_dead(DEAD_AFTER, beat).await?;
             if revoked > 0 {
                 tracing::warn!(batches = revoked, "a sender died; its batches can be claimed");
                 metrics::revoked(revoked);
@@ -160,8 +166,8 @@ impl Control {
             .collect();
         let in_flight = engine.lines.iter().map(|line| line.in_flight()).sum();
         let sent = Instant::now();
-        let known = lane.heartbeat(in_flight, &news).await?;
-        engine.pulse.beaten(sent);
+        let Beat { at, known } = lane.heartbeat(in_flight, &news).await?;
+        engine.pulse.beaten(sent, at);
         for line in &engine.lines {
             let before = self.published.get(&line.provider).copied().unwrap_or(0);
             line.floor.store(before, Ordering::Relaxed);

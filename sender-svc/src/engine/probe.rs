@@ -41,7 +41,10 @@ impl Claimer {
         };
         let Ok(unrecorded) = self.engine.unrecorded.clone().try_acquire_owned() else { return Ok(false) };
         let sent = Instant::now();
-        let Some(batch) = self.lane.claim_probe(line.provider, lease).await? else { return Ok(false) };
+        let reclaim = self.may_reclaim();
+        let Some(batch) = self.lane.claim_probe(line.provider, lease, reclaim).await? else {
+            return Ok(false);
+        };
         let Some((_, held, due)) = self.take_in(&[batch], sent).await?.pop() else { return Ok(false) };
         let mut jobs = self.settle_or_queue(&held, due).await;
         if batch.failures > 0 && parked >= RETRIES_ONLY {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bongsu_store::{
     Audience, BroadcastState, Controlled, DeadLetterFilter, DeadReason, DeliveryFilter, DeliveryState,
-    DueDelivery, FanOut, Flush, LeasedBatch, Outcome, Verdict, Want,
+    DueDelivery, FanOut, Flush, LeasedBatch, Outcome, Reclaim, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
@@ -263,14 +263,14 @@ async fn only_a_sender_without_lock_and_heartbeat_is_taken_for_dead() {
     lifeline.heartbeat(0, &[]).await.unwrap();
     watcher.heartbeat(0, &[]).await.unwrap();
     let batches = victim.claim().await;
-    assert_eq!(watcher.revoke_dead(Duration::from_secs(3_600)).await.unwrap(), 0, "heard of lately");
-    assert_eq!(watcher.revoke_dead(Duration::ZERO).await.unwrap(), 0, "silent, but its session lives");
+    assert_eq!(watcher.revoke_dead(Duration::from_secs(3_600), now()).await.unwrap(), 0, "heard of lately");
+    assert_eq!(watcher.revoke_dead(Duration::ZERO, now()).await.unwrap(), 0, "silent, but its session lives");
     lifeline.close().await;
-    harness::until(async || watcher.revoke_dead(Duration::ZERO).await.unwrap() == 1).await;
+    harness::until(async || watcher.revoke_dead(Duration::ZERO, now()).await.unwrap() == 1).await;
     // A false alarm: it lives after all, and renews before anybody claimed.
     assert_eq!(store.control_lane(victim.id).renew(&batches, LEASE).await.unwrap().len(), 1);
     assert!(survivor.claim().await.is_empty());
-    assert_eq!(watcher.revoke_dead(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(watcher.revoke_dead(Duration::ZERO, now()).await.unwrap(), 1);
     assert_eq!(survivor.claim().await.len(), 1);
 }
 
@@ -286,7 +286,38 @@ async fn a_heartbeat_from_before_postgres_started_proves_nothing() {
         "UPDATE sender SET heartbeat_at = pg_postmaster_start_time() - interval '1 s' RETURNING 1::bigint",
     )
     .await;
-    assert_eq!(store.control_lane(survivor.id).revoke_dead(Duration::ZERO).await.unwrap(), 0);
+    assert_eq!(store.control_lane(survivor.id).revoke_dead(Duration::ZERO, now()).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_claim_that_lay_in_the_queue_of_a_server_which_stood_still_takes_nothing_of_others() {
+    let (store, provider) = stage(500).await;
+    fanned_out(&store, "k").await;
+    let (owner, other) = (Sender::new(&store, provider), Sender::new(&store, provider));
+    owner.claim().await;
+    // All that ran out ran out while nobody could renew; the claim was sent before that.
+    expire_leases(&store).await;
+    let sent_before = Reclaim { up: Duration::ZERO, heartbeat_at: now() - Duration::from_secs(30) };
+    let want = Want { provider, batches: 1, deliveries: 1_000, floor: i64::MIN };
+    let mut lane = store.claim_lane(other.id);
+    assert!(lane.claim(&[want], LEASE, Some(sent_before), &[]).await.unwrap().is_empty());
+    assert!(lane.claim_probe(provider, LEASE, Some(sent_before)).await.unwrap().is_none());
+    assert_eq!(lane.claim(&[want], LEASE, reclaim(), &[]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_called_dead_by_a_look_that_lay_in_the_queue_of_a_server_which_stood_still() {
+    let (store, provider) = stage(5).await;
+    fanned_out(&store, "k").await;
+    let (victim, survivor) = (Sender::new(&store, provider), Sender::new(&store, provider));
+    let mut lane = store.control_lane(victim.id);
+    lane.heartbeat(0, &[]).await.unwrap();
+    victim.claim().await;
+    lane.close().await;
+    let mut onlooker = store.control_lane(survivor.id);
+    let before = now() - Duration::from_secs(30);
+    assert_eq!(onlooker.revoke_dead(Duration::ZERO, before).await.unwrap(), 0);
+    harness::until(async || onlooker.revoke_dead(Duration::ZERO, now()).await.unwrap() == 1).await;
 }
 
 #[tokio::test]
@@ -432,16 +463,13 @@ async fn leases_that_ran_out_are_left_alone_while_postgres_was_just_away() {
     assert!(
         store
             .claim_lane(other.id)
-            .claim(&[want], LEASE, Some(100 * 365 * 24 * HOUR), &[])
+            .claim(&[want], LEASE, reclaim().map(|r| Reclaim { up: 100 * 365 * 24 * HOUR, ..r }), &[])
             .await
             .unwrap()
             .is_empty(),
         "just started"
     );
-    assert_eq!(
-        store.claim_lane(other.id).claim(&[want], LEASE, Some(Duration::ZERO), &[]).await.unwrap().len(),
-        1
-    );
+    assert_eq!(store.claim_lane(other.id).claim(&[want], LEASE, reclaim(), &[]).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

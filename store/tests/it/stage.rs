@@ -6,12 +6,22 @@ use std::time::Duration;
 use bongsu_store::{
     Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId, DueDelivery,
     Expiry, FanOut, Flush, Flushed, Guarantee, LeasedBatch, Message, NewBroadcast, Outcome, Priority,
-    ProviderId, ProviderKind, Registration, SenderId, Store, Verdict, Want,
+    ProviderId, ProviderKind, Reclaim, Registration, SenderId, Store, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
 
 pub const LEASE: Duration = Duration::from_secs(20);
+/// The clock of the database, which runs on the same machine.
+pub fn now() -> time::OffsetDateTime {
+    time::OffsetDateTime::now_utc()
+}
+
+/// As a sender whose heartbeat was answered just now.
+pub fn reclaim() -> Option<Reclaim> {
+    Some(Reclaim { up: Duration::ZERO, heartbeat_at: now() })
+}
+
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A store with one provider and `devices` devices of as many users.
@@ -89,13 +99,13 @@ impl Sender {
 
     pub async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
         let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
-        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO), &[]).await.unwrap()
+        self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), &[]).await.unwrap()
     }
 
     /// As a sender that holds `held`.
     pub async fn claim_beside(&self, held: &[LeasedBatch]) -> Vec<LeasedBatch> {
         let want = Want { provider: self.provider, batches: 64, deliveries: 1_000_000, floor: i64::MIN };
-        self.store.claim_lane(self.id).claim(&[want], LEASE, Some(Duration::ZERO), held).await.unwrap()
+        self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), held).await.unwrap()
     }
 
     pub async fn claim(&self) -> Vec<LeasedBatch> {

@@ -33,8 +33,8 @@ macro_rules! statements {
 /// A new one is a line here: connection, file, parameters, rows.
 #[rustfmt::skip]
 pub const STATEMENTS: &[Statement] = statements! {
-    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held
-    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}'") 9,
+    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat
+    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now()") 9,
     // shard, batches, sender
     Lane "batch_read_range"   ("0, '{11}', me()") 500,
     Lane "batch_read_listed"  ("0, '{25}', me()") 100,
@@ -51,8 +51,8 @@ pub const STATEMENTS: &[Statement] = statements! {
                                 '{0, 0}', '{0, 0}'") 2,
     // shard, sender, batches, epochs, batch and device of each delivery
     Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
-    // shard, provider, sender, lease
-    Lane "batch_claim_probe"  ("0, 1, me(), 20") 1,
+    // shard, provider, sender, lease, our heartbeat
+    Lane "batch_claim_probe"  ("0, 1, me(), 20, now()") 1,
     // shard, batches at most
     Lane "sweep_hold"         ("0, 1000") 0,
     Lane "sweep_unhold"       ("0, 1000") 0,
@@ -61,8 +61,8 @@ pub const STATEMENTS: &[Statement] = statements! {
     Lane "sweep_lock"         ("0, 20, ARRAY[ended()]") 8,
     // shard, batches, states
     Lane "sweep_settle"       ("0, '{31, 35}', '{cancelled, cancelled}'") 2,
-    // shard, sender, seconds of silence
-    Lane "sender_revoke_dead" ("0, me(), 1.5") 0,
+    // shard, sender, seconds of silence, our heartbeat
+    Lane "sender_revoke_dead" ("0, me(), 1.5, now()") 0,
     Pool "sweep_complete"     ("") 1,
     // broadcasts
     Pool "broadcast_complete" ("ARRAY[all_done(), at_work()]") 1,
