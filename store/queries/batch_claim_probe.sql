@@ -1,5 +1,6 @@
 -- Leases one batch of the parked provider $2 to $3 for $4 seconds, to try whether the provider works again: fresh work,
--- else the retry that is due longest, else a lease that ran out, while our last heartbeat $5 is recent (see batch_claim.sql).
+-- else the retry that is due longest, else a lease that ran out, of others or not held ($6), while our last heartbeat $5 is
+-- recent (see batch_claim.sql).
 -- Fresh work first, since a retry may fail by its device.
 WITH fresh AS MATERIALIZED (
     SELECT b.id
@@ -33,6 +34,7 @@ WITH fresh AS MATERIALIZED (
                         OFFSET 0) AS br
     WHERE NOT EXISTS (SELECT FROM fresh) AND NOT EXISTS (SELECT FROM due)
       AND $5::timestamptz > now() - interval '1500 milliseconds'
+      AND (b.lease_owner <> $3 OR b.id <> ALL ($6::bigint[]))
       AND b.shard = $1 AND b.provider_id = $2 AND b.state = 'leased' AND b.lease_expires_at <= now()
     ORDER BY b.lease_expires_at
     LIMIT 1

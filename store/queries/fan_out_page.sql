@@ -2,13 +2,16 @@
 -- Only the branch of the audience's kind $2 runs. A batch is a range of the delivery key, except for users: their devices
 -- lie anywhere between those of other pages, so the batch names them one by one.
 WITH marked AS (
-    -- A dead letter is taken up by one replay only. Devices that are retired, or without consent, keep theirs.
+    -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired, or without consent, keep theirs.
     UPDATE dead_letter l
     SET replayed_by = $1
     FROM broadcast br, device d
     WHERE $2::audience_kind = 'dead_letters' AND br.id = $1
       AND l.broadcast_id = br.replay_of AND l.shard = $3 AND l.provider_id = $4 AND l.device_id > $5 AND l.device_id <= $6
-      AND l.replayed_by IS NULL
+      AND (l.replayed_by IS NULL OR EXISTS (
+          SELECT FROM delivery x
+          WHERE x.broadcast_id = l.replayed_by AND x.shard = l.shard AND x.provider_id = l.provider_id
+            AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')))
       AND CASE cardinality(br.replay_reasons) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY(br.replay_reasons) END
       AND (br.replay_code IS NULL OR l.code = br.replay_code)
       AND (br.replay_provider IS NULL OR l.provider_id = br.replay_provider)

@@ -6,7 +6,7 @@ WITH idle AS MATERIALIZED (
         SELECT b.id
         FROM batch b
         WHERE b.broadcast_id = br.id AND b.shard + 0 = $1::smallint AND b.state <> 'done'
-          AND (b.state IN ('ready', 'waiting') OR b.state = 'leased' AND b.lease_expires_at <= now())
+          AND (b.state IN ('ready', 'waiting') OR b.state = 'leased' AND b.lease_expires_at <= now() - interval '5 seconds')
         LIMIT $2
         FOR UPDATE OF b SKIP LOCKED
     ) AS b

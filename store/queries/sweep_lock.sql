@@ -5,7 +5,7 @@ SELECT b.id AS "id: BatchId",
 FROM broadcast br
 JOIN batch b ON b.broadcast_id = br.id
 WHERE br.id = ANY($3::bigint[]) AND (br.state = 'cancelling' OR br.expires_at <= now())
-  AND b.shard + 0 = $1::smallint AND b.state <> 'done' AND (b.state <> 'leased' OR b.lease_expires_at <= now())
+  AND b.shard + 0 = $1::smallint AND b.state <> 'done' AND (b.state <> 'leased' OR b.lease_expires_at <= now() - interval '5 seconds')
 ORDER BY b.broadcast_id
 LIMIT $2
 FOR UPDATE OF b SKIP LOCKED

@@ -160,7 +160,9 @@ impl ClaimLane {
         provider: ProviderId,
         lease: Duration,
         reclaim: Option<Reclaim>,
+        held: &[LeasedBatch],
     ) -> Result<Option<LeasedBatch>> {
+        let held: Vec<i64> = held.iter().map(|b| b.id.0).collect();
         let owner = self.sender.0;
         self.lane
             .run("claim of a probe", async |connection| {
@@ -171,7 +173,8 @@ impl ClaimLane {
                     provider.0,
                     owner,
                     lease.as_secs_f64(),
-                    reclaim.map(|reclaim| reclaim.heartbeat_at)
+                    reclaim.map(|reclaim| reclaim.heartbeat_at),
+                    &held
                 )
                 .fetch_optional(connection)
                 .await?)

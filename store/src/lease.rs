@@ -79,7 +79,8 @@ impl ControlLane {
         let in_flight = i32::try_from(in_flight).unwrap_or(i32::MAX);
         let providers: Vec<i16> = vtimes.iter().map(|(p, _)| p.0).collect();
         let ranks: Vec<i64> = vtimes.iter().map(|(_, v)| *v).collect();
-        let locked = self.locked && self.lane.is_open();
+        self.notice_loss();
+        let locked = self.locked;
         let (locked, beat) = self
             .lane
             .run("heartbeat", async |connection| {
@@ -106,6 +107,7 @@ impl ControlLane {
 
     /// Extends these leases by `lease` from now. Returns the batches that are still this sender's; the others are lost.
     pub async fn renew(&mut self, batches: &[LeasedBatch], lease: Duration) -> Result<Vec<BatchId>> {
+        self.notice_loss();
         let ids: Vec<i64> = batches.iter().map(|b| b.id.0).collect();
         let epochs: Vec<i64> = batches.iter().map(|b| b.epoch).collect();
         let owner = self.sender.0;
@@ -127,6 +129,7 @@ impl ControlLane {
 
     /// Which of these broadcasts have been paused or cancelled.
     pub async fn flags(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<Flags>> {
+        self.notice_loss();
         let ids: Vec<i64> = broadcasts.iter().map(|b| b.0).collect();
         self.lane
             .run("flags", async |connection| {
@@ -139,6 +142,7 @@ impl ControlLane {
 
     /// What all senders heed of these providers.
     pub async fn signals(&mut self, providers: &[ProviderId]) -> Result<Vec<Signals>> {
+        self.notice_loss();
         let ids: Vec<i16> = providers.iter().map(|p| p.0).collect();
         self.lane
             .run("signals", async |connection| {
@@ -162,6 +166,7 @@ impl ControlLane {
     /// Ends the leases of senders that are known to be dead and were silent for `silence`; `beat` is our own last heartbeat.
     /// Returns how many batches became free to claim.
     pub async fn revoke_dead(&mut self, silence: Duration, beat: OffsetDateTime) -> Result<usize> {
+        self.notice_loss();
         let id = self.sender.0;
         self.lane
             .run("look for dead senders", async |connection| {
@@ -172,6 +177,11 @@ impl ControlLane {
                 Ok(revoked.len())
             })
             .await
+    }
+
+    /// The lock went with the session that held it: whoever opens the next one does not have it.
+    fn notice_loss(&mut self) {
+        self.locked &= self.lane.is_open();
     }
 
     /// Gives back everything that this sender still holds, and takes it off the list. Returns how many batches went back.

@@ -38,6 +38,8 @@ struct State {
     parked: bool,
     /// Parked here, and not known to be in Postgres yet.
     parking: bool,
+    /// What Postgres was asked before this may be from before that.
+    heed_from: Option<Instant>,
     resumed_at: Option<Instant>,
 }
 
@@ -74,8 +76,9 @@ impl Breaker {
     }
 
     /// Postgres knows that it is parked, or could not be told: from here on what it says holds.
-    pub fn parking_done(&self) {
-        self.state().parking = false;
+    pub fn parking_done(&self, now: Instant) {
+        let mut state = self.state();
+        (state.parking, state.heed_from) = (false, Some(now));
     }
 
     pub fn is_parked(&self) -> bool {
@@ -89,10 +92,10 @@ impl Breaker {
         state.parked || (self.parks && fresh && state.streak >= SHORT_STREAK.0)
     }
 
-    /// What Postgres says, the same to all senders.
-    pub fn heed(&self, parked: bool, resumed_ago: Option<Duration>, now: Instant) {
+    /// What Postgres, `asked` then, says to all senders.
+    pub fn heed(&self, parked: bool, resumed_ago: Option<Duration>, asked: Instant, now: Instant) {
         let mut state = self.state();
-        if state.parking {
+        if state.parking || state.heed_from.is_some_and(|from| asked < from) {
             return;
         }
         if state.parked && !parked {
@@ -159,7 +162,7 @@ mod tests {
         let now = Instant::now();
         let breaker = Breaker::new(true);
         assert_eq!(breaker.allows(512, now), 512);
-        breaker.heed(false, Some(Duration::ZERO), now);
+        breaker.heed(false, Some(Duration::ZERO), now, now);
         assert_eq!(breaker.allows(512, now), 16);
         assert_eq!(breaker.allows(512, now + 2 * RAMP_STEP), 64);
         assert_eq!(breaker.allows(512, now + 5 * RAMP_STEP), 512);
@@ -173,10 +176,13 @@ mod tests {
         for n in 0..STREAK.0 {
             breaker.fails(true, now + n * STREAK.1);
         }
-        breaker.heed(false, None, now);
+        breaker.heed(false, None, now, now);
         assert!(breaker.is_parked());
-        breaker.parking_done();
-        breaker.heed(false, None, now);
+        let known = now + Duration::from_millis(5);
+        breaker.parking_done(known);
+        breaker.heed(false, None, now, known);
+        assert!(breaker.is_parked(), "it was asked before");
+        breaker.heed(false, None, known, known);
         assert!(!breaker.is_parked());
     }
 }

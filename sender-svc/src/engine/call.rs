@@ -21,15 +21,15 @@ use crate::provider::Answer;
 /// is how often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A provider's wish for a pause is heeded up to this for all its deliveries; the delivery that it answered waits in full.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A call that may begin.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub line: Arc<Line>,
     pub job: Job,
-    pub unrecorded: OwnedSemaphorePermit,
-    /// A place among the line's calls; a probe needs none.
+    /// A place among the calls that may be unrecorded, and one among the line's; a probe has neither.
+    pub unrecorded: Option<OwnedSemaphorePermit>,
     pub flight: Option<OwnedSemaphorePermit>,
     /// Whether it is to tell if a parked provider works again.
     pub probe: bool,
@@ -85,9 +85,9 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
             if line.wanted() > 0 {
                 engine.claim_now.notify_one();
             }
-            let settled = match may_start(engine, &line, &job.held).await {
+            let settled = match may_start(engine, &line, &job.held, false).await {
                 Start::Call => {
-                    let flight = Some(flight);
+                    let (unrecorded, flight) = (Some(unrecorded), Some(flight));
                     calls.begin(Ready { line: line.clone(), job, unrecorded, flight, probe: false }).await;
                     continue;
                 }
@@ -109,7 +109,7 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
     }
 }
 
-async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch) -> Start {
+async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch, probe: bool) -> Start {
     loop {
         if held.is_lost() {
             return Start::Drop;
@@ -120,10 +120,10 @@ async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch) -> Start {
         if held.work.is_expired() {
             return Start::Settle(Verdict::Expired);
         }
-        if held.work.is_paused() || line.is_closed() {
+        if held.work.is_paused() || (line.is_closed() && !probe) {
             return Start::GiveBack;
         }
-        if engine.may_call(held) {
+        if engine.holdings.lease_allows_start(held) && engine.pulse.is_fresh() {
             return Start::Call;
         }
         // Renewal or heartbeat is late: Postgres is slow or away. Somebody else may soon hold this batch.
@@ -131,29 +131,28 @@ async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch) -> Start {
     }
 }
 
-impl Engine {
-    /// Whether lease and heartbeat allow a call to start now.
-    fn may_call(&self, held: &HeldBatch) -> bool {
-        self.holdings.lease_allows_start(held) && self.pulse.is_fresh()
-    }
-
-    /// Waits until they do. False where the batch was lost meanwhile.
-    async fn await_lease(&self, held: &HeldBatch) -> bool {
-        while !held.is_lost() {
-            if self.may_call(held) {
-                return true;
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-        false
-    }
-}
-
 async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Settled>) {
     let Ready { line, job: Job { held, device, target }, unrecorded, flight, probe } = ready;
-    // Noting it may have taken long.
-    if held.work.at_most_once && !engine.await_lease(&held).await {
+    // Since it was decided, much may have happened: noting it waits for Postgres, and this process may have stood still.
+    let instead = match may_start(&engine, &line, &held, probe).await {
+        Start::Call => None,
+        Start::Drop => {
+            line.uncount_call();
+            return;
+        }
+        Start::Settle(verdict) => {
+            Some(Settled::Answer(Answered::without_call(held.clone(), device, verdict)))
+        }
+        // What was noted must be taken back.
+        Start::GiveBack if held.work.at_most_once => {
+            let verdict = Verdict::Retry { after: Duration::ZERO, code: "held".to_owned(), charged: false };
+            Some(Settled::Answer(Answered::without_call(held.clone(), device, verdict)))
+        }
+        Start::GiveBack => Some(Settled::Back(held.clone())),
+    };
+    if let Some(instead) = instead {
         line.uncount_call();
+        let _ = settled.send(instead).await;
         return;
     }
     let started = Instant::now();
@@ -178,7 +177,7 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     let charged = !(probe || breaker.is_parked() || last && breaker.is_suspect(Instant::now()));
     let case = Case { failures, charged, at_most_once: held.work.at_most_once };
     let verdict = judge(answer, case, &line.schedule);
-    let answered = Answered { held, device, verdict, gone, unrecorded: Some(unrecorded) };
+    let answered = Answered { held, device, verdict, gone, unrecorded };
     // Only an abandoned drain closes the channel; the call may then be made again by whoever takes the batch.
     let _ = settled.send(Settled::Answer(answered)).await;
 }

@@ -190,9 +190,10 @@ impl Control {
 /// Learns which providers are parked or held, by whomever.
 async fn heed_providers(engine: &Engine, lane: &mut ControlLane) -> Result<()> {
     let providers: Vec<_> = engine.lines.iter().map(|line| line.provider).collect();
+    let asked = Instant::now();
     for signals in lane.signals(&providers).await? {
         let line = engine.lines.iter().find(|line| line.provider == signals.id);
-        if line.is_some_and(|line| line.heed(&signals)) {
+        if line.is_some_and(|line| line.heed(&signals, asked)) {
             engine.claim_now.notify_one();
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Engine;
+use super::call::LONGEST_PAUSE;
 use super::line::Line;
 use crate::metrics;
 use crate::provider::{Answer, Trouble};
@@ -22,7 +23,8 @@ pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures:
     if probe {
         metrics::probe(&line.name, false);
         let (store, provider, said) = (engine.store.clone(), line.provider, said.clone());
-        let pause = retry_after.unwrap_or_default();
+        // One page that says "in a day" must not keep everybody from looking for so long.
+        let pause = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
         engine.calls.spawn(async move {
             // Where it cannot be written, the next probe comes after this one's patience.
             let _ = store.probe_failed(provider, &said.code, &said.detail, pause).await;
@@ -49,7 +51,7 @@ pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures:
                     );
                 }
             }
-            line.breaker.parking_done();
+            line.breaker.parking_done(Instant::now());
         });
     }
 }
@@ -62,7 +64,8 @@ pub(super) fn resume(engine: &Engine, line: &Arc<Line>) {
         match store.unpark_provider(line.provider).await {
             Ok(true) => {
                 tracing::info!(provider = line.name, "the provider is taken up again");
-                line.breaker.heed(false, Some(Duration::ZERO), Instant::now());
+                let now = Instant::now();
+                line.breaker.heed(false, Some(Duration::ZERO), now, now);
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(provider = line.name, "cannot take the provider up again: {error}"),

@@ -134,8 +134,8 @@ impl Line {
     }
 
     /// Takes in what all senders know of the provider. True where a probe is due.
-    pub fn heed(&self, signals: &Signals) -> bool {
-        self.breaker.heed(signals.parked, signals.resumed_ago, Instant::now());
+    pub fn heed(&self, signals: &Signals, asked: Instant) -> bool {
+        self.breaker.heed(signals.parked, signals.resumed_ago, asked, Instant::now());
         if !signals.held.is_zero() {
             self.pause(signals.held);
         }

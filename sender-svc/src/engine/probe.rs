@@ -24,7 +24,7 @@ impl Claimer {
         let due: Vec<_> = self.engine.lines.iter().filter(|line| line.take_probe_due()).cloned().collect();
         for line in due {
             if !self.probe_line(&line).await? {
-                // Nothing to probe with, or no room for a call.
+                // Nothing to probe with.
                 self.engine.store.postpone_probe(line.provider).await?;
             }
         }
@@ -39,10 +39,10 @@ impl Claimer {
         else {
             return Ok(true); // somebody else makes it
         };
-        let Ok(unrecorded) = self.engine.unrecorded.clone().try_acquire_owned() else { return Ok(false) };
         let sent = Instant::now();
         let reclaim = self.may_reclaim();
-        let Some(batch) = self.lane.claim_probe(line.provider, lease, reclaim).await? else {
+        let held = self.engine.holdings.leases();
+        let Some(batch) = self.lane.claim_probe(line.provider, lease, reclaim, &held).await? else {
             return Ok(false);
         };
         let Some((_, held, due)) = self.take_in(&[batch], sent).await?.pop() else { return Ok(false) };
@@ -60,7 +60,10 @@ impl Claimer {
             self.settle(Settled::Back(job.held)).await;
         }
         let Some(job) = chosen else { return Ok(false) };
-        self.calls.begin(Ready { line: line.clone(), job, unrecorded, flight: None, probe: true }).await;
+        // Beside the bounds of other calls: where those are all taken, the provider must be tried all the same.
+        self.calls
+            .begin(Ready { line: line.clone(), job, unrecorded: None, flight: None, probe: true })
+            .await;
         Ok(true)
     }
 }

@@ -25,7 +25,8 @@ async fn a_parked_provider_gets_no_work_but_one_probe_at_a_time_and_all_of_it_on
     probe_is_due(&store).await;
     assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_some());
     assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none(), "somebody makes one");
-    let probed = store.claim_lane(one.id).claim_probe(provider, LEASE, reclaim()).await.unwrap().unwrap();
+    let probed =
+        store.claim_lane(one.id).claim_probe(provider, LEASE, reclaim(), &[]).await.unwrap().unwrap();
     assert_eq!((probed.attempt, probed.size), (1, 500));
     let parked = store.status(id).await.unwrap().unwrap().providers[0].parked.clone().unwrap();
     assert_eq!(parked.code, "503");
@@ -49,7 +50,8 @@ async fn a_probe_takes_fresh_work_before_a_retry_and_what_a_dead_sender_held_whe
     let sender = Sender::new(&store, provider);
     sender.settle_all(&sender.claim_up_to(1).await, |_| retry(Duration::ZERO)).await;
     store.park_provider(provider, "503", "").await.unwrap();
-    let probe = async || store.claim_lane(sender.id).claim_probe(provider, LEASE, reclaim()).await.unwrap();
+    let probe =
+        async || store.claim_lane(sender.id).claim_probe(provider, LEASE, reclaim(), &[]).await.unwrap();
     let (fresh, due) = (probe().await.unwrap(), probe().await.unwrap());
     assert_eq!((fresh.attempt, due.attempt), (1, 2));
     assert!(probe().await.is_none());

@@ -301,7 +301,7 @@ async fn a_claim_that_lay_in_the_queue_of_a_server_which_stood_still_takes_nothi
     let want = Want { provider, batches: 1, deliveries: 1_000, floor: i64::MIN };
     let mut lane = store.claim_lane(other.id);
     assert!(lane.claim(&[want], LEASE, Some(sent_before), &[]).await.unwrap().is_empty());
-    assert!(lane.claim_probe(provider, LEASE, Some(sent_before)).await.unwrap().is_none());
+    assert!(lane.claim_probe(provider, LEASE, Some(sent_before), &[]).await.unwrap().is_none());
     assert_eq!(lane.claim(&[want], LEASE, reclaim(), &[]).await.unwrap().len(), 1);
 }
 
@@ -498,4 +498,24 @@ async fn a_survivor_takes_over_no_more_than_it_asked_for() {
     expire_leases(&store).await;
     let taken: i32 = survivor.claim_up_to(2_000).await.iter().map(|b| b.size).sum();
     assert_eq!(taken, 1_000, "half of it, as for retries");
+}
+
+#[tokio::test]
+async fn a_sender_whose_session_was_cut_takes_its_lock_again_with_the_next_heartbeat() {
+    let (store, provider) = stage(1).await;
+    let mut lane = store.control_lane(Sender::new(&store, provider).id);
+    lane.heartbeat(0, &[]).await.unwrap();
+    let locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                 WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    assert_eq!(sql(&store, locks).await, 1);
+    let cut =
+        "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+               WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    sql(&store, cut).await;
+    harness::until(async || sql(&store, locks).await == 0).await;
+    assert!(lane.heartbeat(0, &[]).await.is_err(), "it notices");
+    // Something else opens the next session.
+    lane.flags(&[]).await.unwrap();
+    lane.heartbeat(0, &[]).await.unwrap();
+    assert_eq!(sql(&store, locks).await, 1, "else others would take it for dead");
 }

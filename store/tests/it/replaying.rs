@@ -141,3 +141,24 @@ async fn a_replay_of_a_replay_keeps_the_first_ones_name_towards_devices() {
     assert_eq!(counts(&store, grandchild).await.total, 2);
     assert_eq!(store.claim_lane(sender.id).work(&[grandchild]).await.unwrap()[0].origin, id);
 }
+
+#[tokio::test]
+async fn what_a_replay_did_not_come_to_call_can_be_replayed_again_and_what_it_sent_cannot() {
+    let (store, provider) = stage(600).await;
+    let id = failed(&store, provider, "k").await;
+    let child = accepted(&store, &of(id, "again")).await.id;
+    fan_out_all(&store).await;
+    let sender = Sender::new(&store, provider);
+    let batches = sender.claim().await;
+    let due = sender.read(&batches).await;
+    let outcomes = outcomes(&batches, &due[..50], |_| Verdict::Sent);
+    let flush = bongsu_store::Flush { outcomes, closed: batches, gone: vec![] };
+    assert_eq!(sender.flush(flush).await.recorded, 50);
+    assert_eq!(store.count_replay(&of(id, "third")).await.unwrap(), 0, "it is still at it");
+    let _ = store.cancel_broadcast(child).await.unwrap();
+    sweep_all(&store).await;
+    assert_eq!(store.count_replay(&of(id, "third")).await.unwrap(), 350);
+    let third = accepted(&store, &of(id, "third")).await.id;
+    fan_out_all(&store).await;
+    assert_eq!(counts(&store, third).await.total, 350);
+}

@@ -165,5 +165,5 @@ pub async fn sweep_all(store: &Store) {
 
 /// Lets every lease run out.
 pub async fn expire_leases(store: &Store) {
-    sql(store, "UPDATE batch SET lease_expires_at = now() - interval '1 s' WHERE state = 'leased' RETURNING 1::bigint").await;
+    sql(store, "UPDATE batch SET lease_expires_at = now() - interval '10 s' WHERE state = 'leased' RETURNING 1::bigint").await;
 }

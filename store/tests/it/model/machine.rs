@@ -367,11 +367,13 @@ impl Machine {
 
     async fn run_out(&mut self, sender: usize) -> Check {
         let id = self.senders[sender].sender.id.0;
-        sqlx::query("UPDATE batch SET lease_expires_at = now() WHERE lease_owner = $1")
-            .bind(id)
-            .execute(self.store.test_pool())
-            .await
-            .unwrap();
+        sqlx::query(
+            "UPDATE batch SET lease_expires_at = now() - interval '10 seconds' WHERE lease_owner = $1",
+        )
+        .bind(id)
+        .execute(self.store.test_pool())
+        .await
+        .unwrap();
         self.model.leases.values_mut().filter(|(holder, ..)| *holder == sender).for_each(|l| l.2 = true);
         Ok(())
     }

@@ -51,8 +51,8 @@ pub const STATEMENTS: &[Statement] = statements! {
                                 '{0, 0}', '{0, 0}'") 2,
     // shard, sender, batches, epochs, batch and device of each delivery
     Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
-    // shard, provider, sender, lease, our heartbeat
-    Lane "batch_claim_probe"  ("0, 1, me(), 20, now()") 1,
+    // shard, provider, sender, lease, our heartbeat, held
+    Lane "batch_claim_probe"  ("0, 1, me(), 20, now(), '{}'") 1,
     // shard, batches at most
     Lane "sweep_hold"         ("0, 1000") 0,
     Lane "sweep_unhold"       ("0, 1000") 0,
