@@ -83,6 +83,7 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
             () = tokio::time::sleep(jittered) => {}
             // Room in a line is a reason to look early only where the last look found something.
             () = engine.claim_now.notified(), if !claimer.idle => {}
+            () = engine.take_now.notified() => {}
             () = drain.cancelled() => {}
         }
     }

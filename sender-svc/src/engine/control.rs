@@ -150,7 +150,7 @@ impl Control {
             if revoked > 0 {
                 tracing::warn!(batches = revoked, "a sender died; its batches can be claimed");
                 metrics::revoked(revoked);
-                engine.claim_now.notify_one();
+                engine.take_now.notify_one();
             }
         }
         Ok(())
@@ -194,7 +194,7 @@ async fn heed_providers(engine: &Engine, lane: &mut ControlLane) -> Result<()> {
     for signals in lane.signals(&providers).await? {
         let line = engine.lines.iter().find(|line| line.provider == signals.id);
         if line.is_some_and(|line| line.heed(&signals, asked)) {
-            engine.claim_now.notify_one();
+            engine.take_now.notify_one();
         }
     }
     Ok(())

@@ -73,8 +73,10 @@ struct Engine {
     lines: Vec<Arc<Line>>,
     holdings: Holdings,
     unrecorded: Arc<Semaphore>,
-    /// Something became free: look whether there is work to claim.
+    /// Something became free: look whether there is work to claim, if the last look found some.
     claim_now: Notify,
+    /// There is something to take for sure: the work of a dead sender, a probe.
+    take_now: Notify,
     pulse: control::Pulse,
     calls: TaskTracker,
 }
@@ -101,6 +103,7 @@ pub async fn run(
         lines,
         holdings: Holdings::new(),
         claim_now: Notify::new(),
+        take_now: Notify::new(),
         pulse: control::Pulse::new(),
         calls: TaskTracker::new(),
     });
