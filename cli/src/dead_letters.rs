@@ -57,7 +57,8 @@ pub struct ListArgs {
 
 /// Send dead letters again, as a broadcast of its own with the same message
 ///
-/// Each is taken up by one replay only, and sending again with the same --key is harmless. Devices that are retired, or
+/// Each is taken up by one replay, and by a further one only where that ended without calling it; sending again with the same
+/// --key is harmless. Devices that are retired, or
 /// without consent by now, are left out.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
