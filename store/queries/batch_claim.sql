@@ -8,6 +8,8 @@
 -- our last heartbeat that was answered, $10, is recent: a claim that lay in the queue of a server which stood still must not
 -- take what ran out meanwhile.
 --
+-- A batch whose lease ran out three times may end whoever takes it: it waits longer each time, up to a minute.
+--
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
 -- Rows that others hold are skipped, so a claim never waits. OFFSET 0 keeps each look at a broadcast one by its key.
 WITH wanted AS MATERIALIZED (
@@ -31,6 +33,7 @@ WITH wanted AS MATERIALIZED (
             WHERE now() - pg_postmaster_start_time() >= $8::float8 * interval '1 second'
               AND $10::timestamptz > now() - interval '1500 milliseconds'
               AND b.shard = $1 AND b.state = 'leased' AND b.lease_expires_at <= now()
+              AND (b.reclaims < 3 OR b.lease_expires_at <= now() - least(60, 2 ^ least(b.reclaims, 6)) * interval '1 second')
               AND (b.lease_owner <> $6 OR b.id <> ALL ($9::bigint[]))
               AND b.provider_id = w.provider_id
             ORDER BY b.lease_expires_at

@@ -6,7 +6,7 @@ FROM batch b
 JOIN broadcast br ON br.id = b.broadcast_id
 JOIN provider p ON p.id = b.provider_id
 WHERE (b.state = 'waiting' AND b.next_attempt_at < now() - interval '1 minute'
-       OR b.state = 'leased' AND b.lease_expires_at < now() - interval '1 minute')
+       OR b.state = 'leased' AND b.lease_expires_at < now() - interval '2 minutes')
   AND NOT br.paused AND p.parked_since IS NULL AND (p.held_until IS NULL OR p.held_until < now() - interval '1 minute')
 UNION ALL
 SELECT 'broadcast ' || id, 'its deliveries are not being made since '

@@ -52,6 +52,15 @@ pub struct LeasedBatch {
     pub reclaims: i32,
 }
 
+impl LeasedBatch {
+    /// Whether one of its deliveries may be what ends whoever holds it: then each gets a batch of its own
+    /// ([`crate::Verdict::Alone`]), so that it takes nothing else with it. Later looks at one that goes on so are delayed
+    /// by batch_claim.sql.
+    pub fn is_suspect(&self) -> bool {
+        self.reclaims >= 3 && self.size > 1
+    }
+}
+
 /// A delivery that waits for a call.
 #[derive(Debug)]
 pub struct DueDelivery {

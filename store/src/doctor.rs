@@ -87,6 +87,14 @@ impl Store {
         check!(
             findings,
             connection,
+            "reclaimed",
+            "queries/doctor_reclaimed.sql",
+            Attention,
+            "look at the logs of the senders that ended; if it is always one device, unregister it, or cancel the broadcast"
+        );
+        check!(
+            findings,
+            connection,
             "parked",
             "queries/doctor_parked.sql",
             Attention,

@@ -37,6 +37,9 @@ pub enum Verdict {
         /// Whether the failure counts against the limit of attempts.
         charged: bool,
     },
+    /// To be tried again at once, in a batch of its own: its batch ran out in several senders' hands, and nobody knows by
+    /// which of its deliveries.
+    Alone,
     Expired,
     Skipped,
     Cancelled,
@@ -52,7 +55,7 @@ impl Verdict {
         match self {
             Self::Sent => DeliveryState::Sent,
             Self::Dead { .. } => DeliveryState::Dead,
-            Self::Retry { .. } => DeliveryState::Pending,
+            Self::Retry { .. } | Self::Alone => DeliveryState::Pending,
             Self::Expired => DeliveryState::Expired,
             Self::Skipped => DeliveryState::Skipped,
             Self::Cancelled => DeliveryState::Cancelled,
@@ -62,7 +65,13 @@ impl Verdict {
 
     /// Whether the provider was called.
     fn called(&self) -> bool {
-        matches!(self, Self::Sent | Self::Dead { .. } | Self::Retry { .. } | Self::Unconfirmed { .. })
+        match self {
+            // Alone: by those who lost the batch, perhaps.
+            Self::Sent | Self::Dead { .. } | Self::Retry { .. } | Self::Alone | Self::Unconfirmed { .. } => {
+                true
+            }
+            Self::Expired | Self::Skipped | Self::Cancelled => false,
+        }
     }
 }
 

@@ -2,10 +2,22 @@
 
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use crate::connect::{Store, bounded};
 use crate::error::Result;
 use crate::ids::ProviderId;
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
+
+/// The right to try, for a while and alone, whether a parked provider works again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    pub provider: ProviderId,
+    /// Which outage it looks into: an answer that comes after its end says nothing of the next one.
+    since: OffsetDateTime,
+    /// How long the provider had been parked.
+    pub parked: Duration,
+}
 
 impl Store {
     /// Parks a provider. True where it was not parked before.
@@ -20,39 +32,25 @@ impl Store {
         .await
     }
 
-    /// Takes the probe that is due, for at most `patience`. Returns how long the provider has been parked; `None` where
-    /// somebody else was faster.
-    pub async fn take_probe(&self, id: ProviderId, patience: Duration) -> Result<Option<Duration>> {
+    /// Takes the probe that is due, for at most `patience`; `None` where somebody else was faster.
+    pub async fn take_probe(&self, id: ProviderId, patience: Duration) -> Result<Option<Probe>> {
         bounded("probe", async {
-            let parked =
-                sqlx::query_file_scalar!("queries/provider_take_probe.sql", id.0, patience.as_secs_f64())
-                    .fetch_optional(&self.pool)
-                    .await?;
-            Ok(parked.map(|seconds| Duration::from_secs_f64(seconds.max(0.0))))
+            let taken = sqlx::query_file!("queries/provider_take_probe.sql", id.0, patience.as_secs_f64())
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(taken.map(|taken| Probe {
+                provider: id,
+                since: taken.since,
+                parked: Duration::from_secs_f64(taken.seconds.max(0.0)),
+            }))
         })
         .await
     }
 
     /// The probe taken was not made; another one is due soon.
-    pub async fn postpone_probe(&self, id: ProviderId) -> Result<()> {
+    pub async fn postpone_probe(&self, probe: Probe) -> Result<()> {
         bounded("probe", async {
-            sqlx::query_file!("queries/provider_postpone_probe.sql", id.0).execute(&self.pool).await?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// The probe failed; the next one comes later, and not before `pause`.
-    pub async fn probe_failed(
-        &self,
-        id: ProviderId,
-        code: &str,
-        detail: &str,
-        pause: Duration,
-    ) -> Result<()> {
-        let (code, detail) = (printable(code, CODE_BYTES), printable(detail, DETAIL_BYTES));
-        bounded("probe", async {
-            sqlx::query_file!("queries/provider_probe_failed.sql", id.0, code, detail, pause.as_secs_f64())
+            sqlx::query_file!("queries/provider_postpone_probe.sql", probe.provider.0, probe.since)
                 .execute(&self.pool)
                 .await?;
             Ok(())
@@ -60,10 +58,31 @@ impl Store {
         .await
     }
 
-    /// The provider works again. True where it was parked.
-    pub async fn unpark_provider(&self, id: ProviderId) -> Result<bool> {
+    /// The probe failed; the next one comes later, and not before `pause`.
+    pub async fn probe_failed(&self, probe: Probe, code: &str, detail: &str, pause: Duration) -> Result<()> {
+        let (code, detail) = (printable(code, CODE_BYTES), printable(detail, DETAIL_BYTES));
+        bounded("probe", async {
+            sqlx::query_file!(
+                "queries/provider_probe_failed.sql",
+                probe.provider.0,
+                code,
+                detail,
+                pause.as_secs_f64(),
+                probe.since
+            )
+            .execute(&self.pool)
+            .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The provider works again. True where it is still parked for the outage that the probe looked into.
+    pub async fn unpark_provider(&self, probe: Probe) -> Result<bool> {
         bounded("unpark", async {
-            let unparked = sqlx::query_file!("queries/provider_unpark.sql", id.0).execute(&self.pool).await?;
+            let unparked = sqlx::query_file!("queries/provider_unpark.sql", probe.provider.0, probe.since)
+                .execute(&self.pool)
+                .await?;
             Ok(unparked.rows_affected() > 0)
         })
         .await

@@ -30,6 +30,27 @@ async fn work_of_a_killed_sender_resumes_long_before_its_lease_and_repeats_only_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_senders_die_one_after_the_other_goes_on_delivery_by_delivery() {
+    let mut world = Processes::start(&["--hang"]).await;
+    let mut holder = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    world.import_good(20).await;
+    let id = world.create(to_everyone("k")).await;
+    for nth in 1..=3 {
+        until("it calls all of them", async || world.stats().await.hung >= 20 * nth).await;
+        if nth == 3 {
+            world.behave(serde_json::json!({"hang": false})).await;
+        }
+        holder.kill9().await.unwrap();
+        holder = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();
+    }
+    let counts = world.finish(id).await.counts.unwrap();
+    assert_eq!((counts.sent, counts.dead, counts.retried), (20, 0, 20), "each in a batch of its own");
+    let stats = world.stats().await;
+    assert_eq!((stats.accepted, stats.duplicates, stats.calls), (20, 0, 80));
+    world.stack.stop(vec![holder]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_survivor_takes_over_and_a_provider_that_drops_known_keys_sees_no_duplicate() {
     let mut world = Processes::start(&[&SLOW[..], &["--dedupe"]].concat()).await;
     let mut victim = world.stack.spawn_sender(sender(&LONG_LEASE)).await.unwrap();

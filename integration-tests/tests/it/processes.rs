@@ -81,6 +81,12 @@ impl Processes {
         self.http.get(url).send().await.unwrap().text().await.unwrap()
     }
 
+    /// Changes how the simulator behaves.
+    pub async fn behave(&self, change: serde_json::Value) {
+        let url = format!("{}/behaviour", self.stack.provider_sim.url());
+        self.http.patch(url).json(&change).send().await.unwrap().error_for_status().unwrap();
+    }
+
     pub async fn stats(&self) -> Stats {
         let url = format!("{}/stats", self.stack.provider_sim.url());
         self.http.get(url).send().await.unwrap().json().await.unwrap()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_store::{DeviceId, Gone, Verdict};
+use bongsu_store::{DeviceId, Gone, Probe, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -31,8 +31,8 @@ pub(super) struct Ready {
     /// A place among the calls that may be unrecorded, and one among the line's; a probe has neither.
     pub unrecorded: Option<OwnedSemaphorePermit>,
     pub flight: Option<OwnedSemaphorePermit>,
-    /// Whether it is to tell if a parked provider works again.
-    pub probe: bool,
+    /// Where it is to tell if a parked provider works again.
+    pub probe: Option<Probe>,
 }
 
 /// Where calls go: straight to the provider, or by way of a note that they are about to be made.
@@ -88,7 +88,7 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
             let settled = match may_start(engine, &line, &job.held, false).await {
                 Start::Call => {
                     let (unrecorded, flight) = (Some(unrecorded), Some(flight));
-                    calls.begin(Ready { line: line.clone(), job, unrecorded, flight, probe: false }).await;
+                    calls.begin(Ready { line: line.clone(), job, unrecorded, flight, probe: None }).await;
                     continue;
                 }
                 Start::Settle(verdict) => {
@@ -134,7 +134,7 @@ async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch, probe: bool) 
 async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Settled>) {
     let Ready { line, job: Job { held, device, target }, unrecorded, flight, probe } = ready;
     // Since it was decided, much may have happened: noting it waits for Postgres, and this process may have stood still.
-    let instead = match may_start(&engine, &line, &held, probe).await {
+    let instead = match may_start(&engine, &line, &held, probe.is_some()).await {
         Start::Call => None,
         Start::Drop => {
             line.uncount_call();
@@ -174,7 +174,7 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     let failures = held.lease.failures;
     let last = failures + 1 >= line.schedule.max_attempts;
     let breaker = &line.breaker;
-    let charged = !(probe || breaker.is_parked() || last && breaker.is_suspect(Instant::now()));
+    let charged = !(probe.is_some() || breaker.is_parked() || last && breaker.is_suspect(Instant::now()));
     let case = Case { failures, charged, at_most_once: held.work.at_most_once };
     let verdict = judge(answer, case, &line.schedule);
     let answered = Answered { held, device, verdict, gone, unrecorded };

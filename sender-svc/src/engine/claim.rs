@@ -205,6 +205,14 @@ impl Claimer {
                 self.orphans = true;
                 continue;
             };
+            if lease.is_suspect() {
+                tracing::warn!(
+                    batch = lease.id.0,
+                    broadcast = lease.broadcast.0,
+                    reclaims = lease.reclaims,
+                    "several senders ended while they held this batch: its deliveries go on one by one"
+                );
+            }
             taken.push((line, held, due));
         }
         taken
@@ -231,6 +239,7 @@ impl Claimer {
         }
         for DueDelivery { device, due, .. } in due {
             let verdict = match due {
+                Due::Call(_) if held.lease.is_suspect() => Verdict::Alone,
                 Due::Call(target) => {
                     jobs.push_back(Job { held: held.clone(), device, target });
                     continue;

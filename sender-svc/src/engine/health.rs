@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_store::Probe;
 use tokio::time::Instant;
 
 use super::Engine;
@@ -12,22 +13,22 @@ use crate::metrics;
 use crate::provider::{Answer, Trouble};
 
 /// Takes in an answer to a call whose delivery had failed `failures` times before.
-pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures: i32, probe: bool) {
+pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures: i32, probe: Option<Probe>) {
     let Answer::Trouble { trouble, retry_after, said } = answer else {
         line.breaker.works();
-        if probe {
-            resume(engine, line);
+        if let Some(probe) = probe {
+            resume(engine, line, probe);
         }
         return;
     };
-    if probe {
+    if let Some(probe) = probe {
         metrics::probe(&line.name, false);
-        let (store, provider, said) = (engine.store.clone(), line.provider, said.clone());
+        let (store, said) = (engine.store.clone(), said.clone());
         // One page that says "in a day" must not keep everybody from looking for so long.
         let pause = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
         engine.calls.spawn(async move {
             // Where it cannot be written, the next probe comes after this one's patience.
-            let _ = store.probe_failed(provider, &said.code, &said.detail, pause).await;
+            let _ = store.probe_failed(probe, &said.code, &said.detail, pause).await;
         });
         return;
     }
@@ -57,11 +58,11 @@ pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures:
 }
 
 /// A probe was answered, or there is nothing to probe with but retries, for long: calls start again, a few at first.
-pub(super) fn resume(engine: &Engine, line: &Arc<Line>) {
+pub(super) fn resume(engine: &Engine, line: &Arc<Line>, probe: Probe) {
     metrics::probe(&line.name, true);
     let (store, line) = (engine.store.clone(), line.clone());
     engine.calls.spawn(async move {
-        match store.unpark_provider(line.provider).await {
+        match store.unpark_provider(probe).await {
             Ok(true) => {
                 tracing::info!(provider = line.name, "the provider is taken up again");
                 let now = Instant::now();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_store::Result;
+use bongsu_store::{Probe, Result};
 use tokio::time::Instant;
 
 use super::call::Ready;
@@ -23,22 +23,21 @@ impl Claimer {
     pub(super) async fn probe(&mut self) -> Result<()> {
         let due: Vec<_> = self.engine.lines.iter().filter(|line| line.take_probe_due()).cloned().collect();
         for line in due {
-            if !self.probe_line(&line).await? {
+            let patience = self.engine.limits.call_timeout + SPARE;
+            let Some(probe) = self.engine.store.take_probe(line.provider, patience).await? else {
+                continue; // somebody else makes it
+            };
+            if !self.probe_line(&line, probe).await? {
                 // Nothing to probe with.
-                self.engine.store.postpone_probe(line.provider).await?;
+                self.engine.store.postpone_probe(probe).await?;
             }
         }
         Ok(())
     }
 
     /// False where no call was made.
-    async fn probe_line(&mut self, line: &Arc<Line>) -> Result<bool> {
-        let limits = &self.engine.limits;
-        let lease = limits.lease;
-        let Some(parked) = self.engine.store.take_probe(line.provider, limits.call_timeout + SPARE).await?
-        else {
-            return Ok(true); // somebody else makes it
-        };
+    async fn probe_line(&mut self, line: &Arc<Line>, probe: Probe) -> Result<bool> {
+        let lease = self.engine.limits.lease;
         let sent = Instant::now();
         let reclaim = self.may_reclaim();
         let held = self.engine.holdings.leases();
@@ -47,8 +46,8 @@ impl Claimer {
         };
         let Some((_, held, due)) = self.take_in(&[batch], sent).await?.pop() else { return Ok(false) };
         let mut jobs = self.settle_or_queue(&held, due).await;
-        if batch.failures > 0 && parked >= RETRIES_ONLY {
-            health::resume(&self.engine, line);
+        if batch.failures > 0 && probe.parked >= RETRIES_ONLY {
+            health::resume(&self.engine, line, probe);
             if !jobs.is_empty() {
                 line.queue.push(held, jobs);
             }
@@ -62,7 +61,7 @@ impl Claimer {
         let Some(job) = chosen else { return Ok(false) };
         // Beside the bounds of other calls: where those are all taken, the provider must be tried all the same.
         self.calls
-            .begin(Ready { line: line.clone(), job, unrecorded: None, flight: None, probe: true })
+            .begin(Ready { line: line.clone(), job, unrecorded: None, flight: None, probe: Some(probe) })
             .await;
         Ok(true)
     }

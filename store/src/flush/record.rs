@@ -14,6 +14,9 @@ use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, SHARD, SenderId};
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
+/// The code of a delivery that was put into a batch of its own.
+const RECLAIMED: &str = "reclaimed";
+
 pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Flushed> {
     let locked = Locked::take(tx, sender, flush).await?;
     // A sender that lost its batch may still say what the provider accepted: that is true whoever holds the batch now. Its
@@ -93,6 +96,7 @@ async fn update_deliveries<'a>(
         let (reason, wait, code) = match &outcome.verdict {
             Verdict::Dead { reason, code, .. } => (Some(*reason), None, Some(printable(code, CODE_BYTES))),
             Verdict::Retry { code, .. } => (None, delays.seconds(outcome), Some(printable(code, CODE_BYTES))),
+            Verdict::Alone => (None, delays.seconds(outcome), Some(RECLAIMED.to_owned())),
             Verdict::Unconfirmed { code, .. } => (None, None, Some(printable(code, CODE_BYTES))),
             _ => (None, None, None),
         };
@@ -141,7 +145,7 @@ async fn update_batches(
             Verdict::Skipped => 5,
             Verdict::Cancelled => 6,
             Verdict::Unconfirmed { .. } => 7,
-            Verdict::Retry { .. } => 8,
+            Verdict::Retry { .. } | Verdict::Alone => 8,
         };
         tallies.entry(outcome.batch.id).or_default()[column] += 1;
     }

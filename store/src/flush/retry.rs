@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::{Outcome, Verdict};
 use crate::broadcast::EXPIRY_RANGE;
 use crate::error::Result;
-use crate::ids::{BroadcastId, ProviderId, SHARD};
+use crate::ids::{BroadcastId, DeviceId, ProviderId, SHARD};
 
 /// Retries are grouped by delays rounded up to this.
 const RETRY_ROUNDING: Duration = Duration::from_millis(100);
@@ -74,17 +74,24 @@ struct RetryGroup {
     failures: i32,
     /// In units of [`RETRY_ROUNDING`].
     rounded: u128,
+    /// Nothing but this.
+    alone: Option<DeviceId>,
 }
 
 impl RetryGroup {
     fn of(outcome: &Outcome) -> Option<Self> {
-        let Verdict::Retry { after, charged, .. } = &outcome.verdict else { return None };
+        let (after, charged, alone) = match &outcome.verdict {
+            Verdict::Retry { after, charged, .. } => (*after, *charged, None),
+            Verdict::Alone => (Duration::ZERO, false, Some(outcome.device)),
+            _ => return None,
+        };
         Some(Self {
             broadcast: outcome.batch.broadcast,
             provider: outcome.batch.provider,
             attempt: outcome.batch.attempt + 1,
-            failures: outcome.batch.failures + i32::from(*charged),
-            rounded: (*after).min(LONGEST_DELAY).as_millis().div_ceil(RETRY_ROUNDING.as_millis()),
+            failures: outcome.batch.failures + i32::from(charged),
+            rounded: after.min(LONGEST_DELAY).as_millis().div_ceil(RETRY_ROUNDING.as_millis()),
+            alone,
         })
     }
 }

@@ -13,3 +13,4 @@ mod plans;
 mod queue;
 mod replaying;
 mod stage;
+mod takeover;

@@ -23,7 +23,7 @@ async fn a_parked_provider_gets_no_work_but_one_probe_at_a_time_and_all_of_it_on
     assert!(one.claim().await.is_empty());
     assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none(), "not due yet");
     probe_is_due(&store).await;
-    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_some());
+    let probe = store.take_probe(provider, PATIENCE).await.unwrap().unwrap();
     assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none(), "somebody makes one");
     let probed =
         store.claim_lane(one.id).claim_probe(provider, LEASE, reclaim(), &[]).await.unwrap().unwrap();
@@ -32,15 +32,33 @@ async fn a_parked_provider_gets_no_work_but_one_probe_at_a_time_and_all_of_it_on
     assert_eq!(parked.code, "503");
     let signals = store.control_lane(two.id).signals(&[provider]).await.unwrap()[0];
     assert!(signals.parked && !signals.probe_due && signals.resumed_ago.is_none());
-    store.probe_failed(provider, "500", "still\0busy", Duration::ZERO).await.unwrap();
-    store.probe_failed(provider, "500", "", Duration::from_secs(3_600)).await.unwrap();
+    store.probe_failed(probe, "500", "still\0busy", Duration::ZERO).await.unwrap();
+    store.probe_failed(probe, "500", "", Duration::from_secs(3_600)).await.unwrap();
     assert_eq!(sql(&store, "SELECT extract(epoch FROM probe_at - now())::bigint FROM provider").await, 3_600);
-    assert!(store.unpark_provider(provider).await.unwrap());
-    assert!(!store.unpark_provider(provider).await.unwrap());
+    assert!(store.unpark_provider(probe).await.unwrap());
+    assert!(!store.unpark_provider(probe).await.unwrap());
     assert_eq!(two.claim().await.len(), 2);
     let signals = store.control_lane(two.id).signals(&[provider]).await.unwrap()[0];
     assert!(!signals.parked && signals.resumed_ago.is_some());
     assert!(store.status(id).await.unwrap().unwrap().providers[0].parked.is_none());
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_its_outage_changes_nothing_of_the_next_one() {
+    let (store, provider) = stage(1).await;
+    store.park_provider(provider, "503", "first").await.unwrap();
+    probe_is_due(&store).await;
+    let late = store.take_probe(provider, PATIENCE).await.unwrap().unwrap();
+    probe_is_due(&store).await;
+    let other = store.take_probe(provider, PATIENCE).await.unwrap().unwrap();
+    assert!(store.unpark_provider(other).await.unwrap());
+    store.park_provider(provider, "503", "second").await.unwrap();
+    assert!(!store.unpark_provider(late).await.unwrap());
+    store.probe_failed(late, "500", "late", Duration::ZERO).await.unwrap();
+    store.postpone_probe(late).await.unwrap();
+    let said = "SELECT count(*) FROM provider WHERE parked_detail = 'second' AND probes_failed = 0 \
+                AND probe_at > now() + interval '500 ms'";
+    assert_eq!(sql(&store, said).await, 1);
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ impl Model {
         let (state, called) = match verdict {
             Verdict::Sent => (DeliveryState::Sent, true),
             Verdict::Dead { .. } => (DeliveryState::Dead, true),
-            Verdict::Retry { .. } => (DeliveryState::Pending, true),
+            Verdict::Retry { .. } | Verdict::Alone => (DeliveryState::Pending, true),
             Verdict::Unconfirmed { .. } => (DeliveryState::Unconfirmed, true),
             Verdict::Expired => (DeliveryState::Expired, false),
             Verdict::Skipped => (DeliveryState::Skipped, false),

@@ -72,7 +72,7 @@ impl Machine {
             Step::Close { sender, batch } => self.record(*sender, *batch, &[], true).await,
             Step::Renew { sender } => self.renew(*sender).await,
             Step::Release { sender } => self.release(*sender).await,
-            Step::RunOut { sender } => self.run_out(*sender).await,
+            Step::RunOut { sender, often } => self.run_out(*sender, *often).await,
             Step::RetriesDue => self.retries_due().await,
             Step::Pause { broadcast } => self.pause(*broadcast, true).await,
             Step::Resume { broadcast } => self.pause(*broadcast, false).await,
@@ -121,7 +121,7 @@ impl Machine {
     /// Lets everything come to its end: nothing may be left.
     pub async fn finish(&mut self) -> Check {
         for sender in 0..self.senders.len() {
-            self.run_out(sender).await?;
+            self.run_out(sender, false).await?;
         }
         let all: Vec<BroadcastId> = self.model.broadcasts.keys().copied().collect();
         for n in 0..all.len() {
@@ -298,6 +298,7 @@ impl Machine {
                 Left::Interrupted => Some(unconfirmed()),
                 // Only what was noted is called.
                 Left::Call if at_most_once => None,
+                Left::Call if held.leased.is_suspect() => Some(Verdict::Alone),
                 Left::Call | Left::Marked => answers.next().map(|answer| verdict(*answer, at_most_once)),
             };
             match verdict {
@@ -365,12 +366,14 @@ impl Machine {
         Ok(())
     }
 
-    async fn run_out(&mut self, sender: usize) -> Check {
+    async fn run_out(&mut self, sender: usize, often: bool) -> Check {
         let id = self.senders[sender].sender.id.0;
         sqlx::query(
-            "UPDATE batch SET lease_expires_at = now() - interval '10 seconds' WHERE lease_owner = $1",
+            "UPDATE batch SET lease_expires_at = now() - interval '2 minutes', \
+             reclaims = CASE WHEN $2 THEN greatest(reclaims, 2) ELSE reclaims END WHERE lease_owner = $1",
         )
         .bind(id)
+        .bind(often)
         .execute(self.store.test_pool())
         .await
         .unwrap();

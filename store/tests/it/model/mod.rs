@@ -46,9 +46,10 @@ pub enum Step {
     Release {
         sender: usize,
     },
-    /// The leases of a sender run out.
+    /// The leases of a sender run out; `often`: for the third time.
     RunOut {
         sender: usize,
+        often: bool,
     },
     RetriesDue,
     Pause {
@@ -100,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (sender.clone(), nth.clone()).prop_map(|(sender, batch)| Step::Close { sender, batch }),
         2 => sender.clone().prop_map(|sender| Step::Renew { sender }),
         1 => sender.clone().prop_map(|sender| Step::Release { sender }),
-        5 => sender.prop_map(|sender| Step::RunOut { sender }),
+        5 => (sender, any::<bool>()).prop_map(|(sender, often)| Step::RunOut { sender, often }),
         4 => Just(Step::RetriesDue),
         2 => nth.clone().prop_map(|broadcast| Step::Pause { broadcast }),
         2 => nth.clone().prop_map(|broadcast| Step::Resume { broadcast }),
