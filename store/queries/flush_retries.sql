@@ -1,12 +1,11 @@
 -- The batches of what is to be tried again. $2 to $7: one entry a batch; $8 and $9: the devices, each with the number of its
--- batch.
+-- batch. By subscript rather than joined to each other: without hash and merge joins, a thousand batches would be compared
+-- with a thousand lists.
 INSERT INTO batch (shard, broadcast_id, provider_id, attempt, failures, state, rank, size, next_attempt_at, device_ids)
-SELECT $1, r.broadcast_id, r.provider_id, r.attempt, r.failures, 'waiting', r.rank, cardinality(d.ids),
-       now() + r.wait * interval '1 second', d.ids
-FROM unnest($2::bigint[], $3::smallint[], $4::int[], $5::int[], $6::bigint[], $7::float8[])
-     WITH ORDINALITY AS r(broadcast_id, provider_id, attempt, failures, rank, wait, n)
-JOIN (
-    SELECT n, array_agg(device_id ORDER BY device_id) AS ids
+SELECT $1, ($2::bigint[])[n], ($3::smallint[])[n], ($4::int[])[n], ($5::int[])[n], 'waiting', ($6::bigint[])[n],
+       cardinality(ids), now() + ($7::float8[])[n] * interval '1 second', ids
+FROM (
+    SELECT n::int AS n, array_agg(device_id ORDER BY device_id) AS ids
     FROM unnest($8::bigint[], $9::bigint[]) AS l(n, device_id)
     GROUP BY n
-) AS d ON d.n = r.n
+) AS d
