@@ -1,3 +1,4 @@
+-- Compared and ordered by the whole key, so that a later page starts where the last one ended.
 SELECT l.broadcast_id AS "broadcast: BroadcastId", l.provider_id AS "provider_id: ProviderId", p.name AS provider,
        l.device_id AS "device: DeviceId", l.attempts, l.reason AS "reason: DeadReason", l.created_at, l.code, l.detail,
        l.replayed_by AS "replayed_by: BroadcastId", v.user_id AS "user_id?"
@@ -11,6 +12,6 @@ WHERE l.shard = $1
   AND ($5::smallint IS NULL OR l.provider_id = $5)
   AND ($6::timestamptz IS NULL OR l.created_at >= $6)
   AND ($7::timestamptz IS NULL OR l.created_at < $7)
-  AND (l.broadcast_id, l.provider_id, l.device_id) < ($8::bigint, $9::smallint, $10::bigint)
-ORDER BY l.broadcast_id DESC, l.provider_id DESC, l.device_id DESC
+  AND (l.broadcast_id, l.shard, l.provider_id, l.device_id) < ($8::bigint, $1, $9::smallint, $10::bigint)
+ORDER BY l.broadcast_id DESC, l.shard DESC, l.provider_id DESC, l.device_id DESC
 LIMIT $11

@@ -1,17 +1,18 @@
--- A page from each provider, in the order of the topic's key, then the first of all of them.
+-- A page from each provider, in the order of the topic's key, then the first of all of them. Compared and
+-- ordered by provider, too, so that no index without it passes for this order; OFFSET 0: each device by its key.
 SELECT d.id AS "id: DeviceId", d.user_id, p.name AS provider, d.token, d.installation_id, d.enabled AS consent,
        d.registered_at, d.retired_at, d.retire_reason AS "retire_reason: RetireReason", '{}'::text[] AS "topics!"
 FROM provider p
 CROSS JOIN LATERAL (
     SELECT d.*
     FROM device_topic t
-    JOIN device d ON d.shard = t.shard AND d.id = t.device_id
+    CROSS JOIN LATERAL (SELECT * FROM device WHERE shard = $1 AND id = t.device_id OFFSET 0) AS d
     WHERE t.topic = $6
       AND t.shard = $1
-      AND t.provider_id = p.id
-      AND t.device_id > $2
+      AND (t.provider_id, t.device_id) > (p.id, $2)
+      AND t.provider_id <= p.id
       AND ($3 OR d.retired_at IS NULL)
-    ORDER BY t.device_id
+    ORDER BY t.provider_id, t.device_id
     LIMIT $5
 ) AS d
 WHERE $4::text IS NULL OR p.name = $4

@@ -1,5 +1,7 @@
--- Rows are locked in order of id, like everywhere.
+-- Rows are locked in order of id, like everywhere. Shard + 0 and num_nulls, so that they are found by their user whatever
+-- the statistics say.
 UPDATE device SET enabled = $3
 WHERE shard = $1
-  AND id = ANY (ARRAY (SELECT id FROM device WHERE shard = $1 AND user_id = $2 AND retired_at IS NULL
+  AND id = ANY (ARRAY (SELECT id FROM device WHERE shard + 0 = $1::smallint AND user_id = $2
+                         AND num_nulls(retired_at) <> 0
                        ORDER BY id FOR UPDATE))

@@ -1,21 +1,23 @@
 -- Makes the deliveries of one page, after the cursor $5 up to its end $6, and cuts them into batches of at most $10.
 -- Only the branch of the audience's kind $2 runs. A batch is a range of the delivery key, except for users: their devices
--- lie anywhere between those of other pages, so the batch names them one by one.
+-- lie anywhere between those of other pages, so the batch names them one by one. Devices, but for a page of everyone, and what
+-- became of a replay are looked up one by one, by their key: as joins, these were seen to read all devices there are.
 WITH marked AS (
     -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired, or without consent, keep theirs.
     UPDATE dead_letter l
     SET replayed_by = $1
-    FROM broadcast br, device d
+    FROM broadcast br
     WHERE $2::audience_kind = 'dead_letters' AND br.id = $1
       AND l.broadcast_id = br.replay_of AND l.shard = $3 AND l.provider_id = $4 AND l.device_id > $5 AND l.device_id <= $6
       AND (l.replayed_by IS NULL OR EXISTS (
           SELECT FROM delivery x
           WHERE x.broadcast_id = l.replayed_by AND x.shard = l.shard AND x.provider_id = l.provider_id
-            AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')))
+            AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')
+          OFFSET 0))
       AND CASE cardinality(br.replay_reasons) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY(br.replay_reasons) END
       AND (br.replay_code IS NULL OR l.code = br.replay_code)
       AND (br.replay_provider IS NULL OR l.provider_id = br.replay_provider)
-      AND d.shard = l.shard AND d.id = l.device_id AND d.enabled AND d.retired_at IS NULL
+      AND (SELECT d.enabled AND d.retired_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
     RETURNING l.device_id AS id
 ), target AS MATERIALIZED (
     SELECT d.id
@@ -26,20 +28,20 @@ WITH marked AS (
     SELECT d.id
     FROM (SELECT DISTINCT device_id FROM device_topic
           WHERE topic = ANY($8::text[]) AND shard = $3 AND provider_id = $4 AND device_id > $5 AND device_id <= $6) AS t
-    JOIN device d ON d.shard = $3 AND d.id = t.device_id
+    CROSS JOIN LATERAL (SELECT id, enabled, retired_at FROM device WHERE shard = $3 AND id = t.device_id OFFSET 0) AS d
     WHERE $2 = 'topics' AND d.enabled AND d.retired_at IS NULL
     UNION ALL
     SELECT d.id
     FROM broadcast_audience a
     CROSS JOIN unnest(a.user_ids) AS u(user_id)
-    JOIN device d ON d.user_id = u.user_id
+    CROSS JOIN LATERAL (SELECT * FROM device WHERE user_id = u.user_id OFFSET 0) AS d
     WHERE $2 = 'users' AND a.broadcast_id = $1 AND a.ordinal = $6
       AND d.shard = $3 AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
     UNION ALL
     SELECT d.id
     FROM broadcast_audience a
     CROSS JOIN unnest(a.device_ids) AS l(device_id)
-    JOIN device d ON d.shard = $3 AND d.id = l.device_id
+    CROSS JOIN LATERAL (SELECT * FROM device WHERE shard = $3 AND id = l.device_id OFFSET 0) AS d
     WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6
       AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
     UNION ALL
