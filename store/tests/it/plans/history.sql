@@ -1,11 +1,12 @@
 -- What lies beside the work: broadcasts whose batches are 60 % done, the rest ready behind the work in the queue or waiting
--- for their time; and 200 final broadcasts for each of them.
+-- for their time, and which gave up a twentieth; and 200 final broadcasts for each of them. All devices have a topic in common.
 CREATE PROCEDURE history(broadcasts int, devices int) LANGUAGE plpgsql AS $$
 DECLARE
     past bigint;
 BEGIN
     INSERT INTO device (id, shard, provider_id, user_id, token)
-    SELECT 20000 + n, 0, 1, 'user-' || n, 'history-' || n FROM generate_series(1, devices) AS n;
+    SELECT 20000 + n, 0, 1, 'reader-' || n, 'history-' || n FROM generate_series(1, devices) AS n;
+    INSERT INTO device_topic SELECT 'news', 0, 1, 20000 + n FROM generate_series(1, devices) AS n;
 
     INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
                            created_at, expires_at, settled_at)
@@ -33,6 +34,11 @@ BEGIN
                CASE WHEN n % 250 < 150 THEN 50 ELSE 0 END,
                CASE WHEN n % 250 >= 200 THEN timestamptz '2099-01-01' + n * interval '1 second' END
         FROM generate_series(0, devices - 1, 50) AS n;
+
+        INSERT INTO dead_letter (broadcast_id, shard, provider_id, device_id, attempts, reason, code, detail)
+        SELECT past, 0, 1, 20001 + n, 1, 'rejected', '400', '' FROM generate_series(0, devices - 1, 20) AS n;
+        INSERT INTO broadcast_audience (broadcast_id, ordinal, device_ids)
+        SELECT past, n, ids(20001, 20010) FROM generate_series(1, devices / 500) AS n;
     END LOOP;
 END
 $$;

@@ -14,15 +14,15 @@ pub struct Statement {
     pub on: On,
     /// `$1` and on, as SQL. Names and numbers in it are those of `names.sql` and `work.sql`.
     pub parameters: &'static str,
-    /// Rows that it returns where there is the work of `work.sql`.
+    /// Rows that it returns, or writes where it returns none, where there is the work of `work.sql`.
     pub rows: u64,
 }
 
 macro_rules! statements {
-    ($($on:ident $name:literal ($parameters:literal) $rows:literal,)*) => {
+    ($($on:ident $file:literal $(of $what:literal)? ($parameters:literal) $rows:literal,)*) => {
         &[$(Statement {
-            name: $name,
-            sql: include_str!(concat!("../../../queries/", $name, ".sql")),
+            name: concat!($file $(, "_of_", $what)?),
+            sql: include_str!(concat!("../../../queries/", $file, ".sql")),
             on: On::$on,
             parameters: $parameters,
             rows: $rows,
@@ -30,7 +30,7 @@ macro_rules! statements {
     };
 }
 
-/// A new one is a line here: connection, file, parameters, rows.
+/// A new one is a line here: connection, file, where a file has several what it is of, parameters, rows.
 #[rustfmt::skip]
 pub const STATEMENTS: &[Statement] = statements! {
     // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat
@@ -40,6 +40,11 @@ pub const STATEMENTS: &[Statement] = statements! {
     Lane "batch_read_listed"  ("0, '{25}', me()") 100,
     // shard, sender, batches, epochs, lease
     Lane "lease_renew"        ("0, me(), '{11, 12, 25}', '{1, 1, 1}', 20") 3,
+    // shard, sender, batches kept, epochs
+    Lane "lease_release"      ("0, me(), '{11, 25}', '{1, 1}'") 6,
+    // broadcasts
+    Lane "broadcast_work"     ("ARRAY[at_work(), ended()]") 2,
+    Lane "broadcast_flags"    ("ARRAY[at_work(), ended(), paused()]") 2,
     // shard, sender, batches
     Lane "flush_lock"         ("0, me(), '{11, 12, 25}'") 3,
     // shard, broadcasts, providers, devices, attempts before, states, reasons, waits, codes, attempts
@@ -49,13 +54,22 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, batches, close, sent, dead (three reasons), expired, skipped, cancelled, unconfirmed, retried
     Lane "flush_batches"      ("0, '{11, 12}', '{t, f}', '{500, 7}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}',
                                 '{0, 0}', '{0, 0}'") 2,
+    // shard, broadcasts, providers, devices, attempts, reasons, codes, details
+    Lane "flush_dead_letters" ("0, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
+                                repeated('rejected'::text, 50)::dead_reason[], repeated('400'::text, 50), repeated(''::text, 50)") 50,
+    // shard, broadcasts, providers, attempts, failures, ranks, waits, number and device of each delivery
+    Lane "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
+                                repeated(1::bigint, 250) || repeated(2::bigint, 250), ids(5001, 5500)") 2,
+    // shard, devices, tokens, registrations
+    Lane "device_retire_unregistered" ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
+                                        repeated(timestamptz '2025-01-01', 3)") 3,
     // shard, sender, batches, epochs, batch and device of each delivery
     Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
     // shard, provider, sender, lease, our heartbeat, held
     Lane "batch_claim_probe"  ("0, 1, me(), 20, now(), '{}'") 1,
     // shard, batches at most
-    Lane "sweep_hold"         ("0, 1000") 0,
-    Lane "sweep_unhold"       ("0, 1000") 0,
+    Lane "sweep_hold"         ("0, 1000") 4,
+    Lane "sweep_unhold"       ("0, 1000") 4,
     Lane "sweep_ended"        ("") 1,
     // shard, batches at most, broadcasts
     Lane "sweep_lock"         ("0, 20, ARRAY[ended()]") 8,
@@ -67,6 +81,47 @@ pub const STATEMENTS: &[Statement] = statements! {
     // broadcasts
     Pool "broadcast_complete" ("ARRAY[all_done(), at_work()]") 1,
     Pool "broadcast_counts"   ("ARRAY[at_work(), final()]") 2,
+    Pool "broadcast_get"      ("at_work()") 1,
+    // client, idempotency key
+    Pool "broadcast_by_key"   ("'test', 'work-' || at_work()") 1,
+    Pool "fan_out_pick"       ("") 1,
+    // broadcast, kind, shard, provider, cursor, until, topics, devices at most
+    Pool "fan_out_bound" of "everyone"     ("fanning_out(), 'everyone', 0, 1, 5000, 1000000, '{}', 1000") 1,
+    Pool "fan_out_bound" of "topics"       ("fanning_out(), 'topics', 0, 1, 5000, 1000000, '{news, sports}', 500") 1,
+    Pool "fan_out_bound" of "dead_letters" ("fanning_out(), 'dead_letters', 0, 1, 3500, 1000000, '{}', 1000") 1,
+    Pool "fan_out_bound" of "users"        ("fanning_out(), 'users', 0, 1, 0, 1000000, '{}', 1000") 1,
+    // broadcast, kind, shard, provider, cursor, its end, until, topics, rank, deliveries a batch, weight
+    Pool "fan_out_page" of "everyone"      ("fanning_out(), 'everyone', 0, 1, 5000, 5200, 1000000, '{}', 0, 50, 1") 4,
+    Pool "fan_out_page" of "topics"        ("fanning_out(), 'topics', 0, 1, 5000, 5200, 1000000, '{news, sports}', 0, 50, 1") 4,
+    Pool "fan_out_page" of "users"         ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
+    Pool "fan_out_page" of "devices"       ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}', 0, 50, 1") 4,
+    Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
+    // broadcast, state, provider, cursor, rank, until
+    Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000") 1,
+    // broadcast, shard, reasons, code, provider
+    Pool "replay_count"       ("ended(), 0, '{}', NULL, NULL") 1,
+    // before, states, limit
+    Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
+    // broadcast, shard, provider and device before, states, provider, limit
+    Pool "delivery_list"      ("at_work(), 0, 1, 5000, '{}', NULL, 100") 100,
+    Pool "delivery_list" of "a_state"      ("at_work(), 0, 0, 0, '{pending}', 1, 100") 100,
+    // shard, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit
+    Pool "dead_letter_list"   ("0, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100") 100,
+    Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100") 100,
+    Pool "dead_letter_list" of "a_broadcast"  ("0, final(), '{rejected}', '400', 1, NULL, NULL, final(), 1, 2500, 100") 100,
+    Pool "device_get"         ("0, 5000") 1,
+    // shard, device before, retired ones too, provider, limit
+    Pool "device_list"        ("0, 5000, false, NULL, 100") 100,
+    Pool "device_list" of "a_provider"     ("0, 5000, true, 'push', 100") 100,
+    // … user, topic
+    Pool "device_list_user"   ("0, 13000, false, NULL, 100, 'many', NULL") 100,
+    Pool "device_list_user" of "a_topic"   ("0, 13000, false, 'push', 100, 'many', 'news'") 100,
+    // … topic
+    Pool "device_list_topic"  ("0, 5000, false, NULL, 100, 'news'") 100,
+    // shard, providers and tokens, providers and installations
+    Pool "device_lock"        ("0, '{1, 1}', '{token-5001, token-5002}', '{1}', '{nobody}'") 2,
+    // shard, user, consent
+    Pool "device_set_user_consent" ("0, 'user-5001', false") 1,
 };
 
 pub fn statement(name: &str) -> &'static Statement {
@@ -75,5 +130,27 @@ pub fn statement(name: &str) -> &'static Statement {
 
 /// The names of those that run there.
 pub fn all(on: On) -> Vec<&'static str> {
-    STATEMENTS.iter().filter(|s| s.on == on).map(|s| s.name).collect()
+    names(|statement| statement.on == on)
+}
+
+/// The names of those that are such.
+pub fn names(such: impl Fn(&Statement) -> bool) -> Vec<&'static str> {
+    STATEMENTS.iter().filter(|statement| such(statement)).map(|statement| statement.name).collect()
+}
+
+impl Statement {
+    /// Runs it where it is prepared.
+    pub fn execute(&self) -> String {
+        let Self { name, parameters, .. } = self;
+        if parameters.is_empty() {
+            format!("EXECUTE {name}")
+        } else {
+            format!("EXECUTE {name}({parameters})")
+        }
+    }
+
+    /// Whether it has a page from each of several: broadcasts, providers, topics. Its LIMIT then runs once for each.
+    pub fn takes_turns(&self) -> bool {
+        ["sweep_", "device_list_topic", "fan_out_bound_of_topics"].iter().any(|s| self.name.starts_with(s))
+    }
 }

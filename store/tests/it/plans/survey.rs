@@ -1,18 +1,20 @@
 //! Looks at every statement of the table with small and huge histories, stale and fresh statistics, sessions that were there
-//! before and new ones, and over ten executions. Done once for all tests.
+//! before and new ones, and at its first and a late execution. Done once for all tests.
 
 use std::collections::BTreeMap;
 
-use bongsu_store::{Store, testing};
-use sqlx::types::Json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
+use super::database::{Database, Session};
 use super::plan::Plan;
-use super::statements::{On, STATEMENTS, Statement};
+use super::statements::{STATEMENTS, Statement};
 
-/// The first five executions may be planned for their parameters, the sixth for any. What a tenth does, the seventh does.
-const EXECUTIONS: usize = 7;
+/// Executions that are looked at. The first five may be planned for their parameters, the sixth for any; what a tenth does,
+/// the seventh does. Those between are only planned, which counts as well.
+const EXECUTIONS: [usize; 2] = [1, 7];
+
+/// Deliveries.
+const LARGE: u32 = 100_000;
 
 /// What is there when the first statistics are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,38 +26,57 @@ enum First {
 }
 
 /// A history to come: `broadcasts` × `devices` deliveries.
-struct Scenario {
+#[derive(Debug)]
+pub struct Scenario {
     name: &'static str,
     first: First,
     broadcasts: u32,
     devices: u32,
 }
 
-const SCENARIOS: [Scenario; 4] = [
-    Scenario { name: SMALL, first: First::Work, broadcasts: 2, devices: 5_000 },
-    Scenario {
-        name: "10,000 deliveries, not analysed before",
-        first: First::Never,
-        broadcasts: 2,
-        devices: 5_000,
-    },
-    Scenario { name: EMPTY, first: First::Nothing, broadcasts: 10, devices: 20_000 },
-    Scenario { name: HUGE, first: First::Work, broadcasts: 10, devices: 60_000 },
-];
-pub const EMPTY: &str = "200,000 deliveries, analysed when empty";
+pub static SMALL: Scenario = Scenario {
+    name: "10,000 deliveries, analysed when nearly empty",
+    first: First::Work,
+    broadcasts: 2,
+    devices: 5_000,
+};
+static NEW: Scenario = Scenario {
+    name: "10,000 deliveries, not analysed before",
+    first: First::Never,
+    broadcasts: 2,
+    devices: 5_000,
+};
+pub static EMPTY: Scenario = Scenario {
+    name: "200,000 deliveries, analysed when empty",
+    first: First::Nothing,
+    broadcasts: 10,
+    devices: 20_000,
+};
+pub static HUGE: Scenario = Scenario {
+    name: "600,000 deliveries, analysed when nearly empty",
+    first: First::Work,
+    broadcasts: 10,
+    devices: 60_000,
+};
+/// For a survey of its own: it takes minutes.
+pub static VAST: Scenario = Scenario {
+    name: "2,400,000 deliveries, analysed when nearly empty",
+    first: First::Work,
+    broadcasts: 12,
+    devices: 200_000,
+};
+
 const BEFORE: &str = "before it";
 const EARLY_STALE: &str = "a session from before it, stale statistics";
 const LATE_STALE: &str = "a new session, stale statistics";
 const EARLY_FRESH: &str = "a session from before it, fresh statistics";
 const LATE_FRESH: &str = "a new session, fresh statistics";
-pub const SMALL: &str = "10,000 deliveries, analysed when nearly empty";
-pub const HUGE: &str = "600,000 deliveries, analysed when nearly empty";
 
 /// One execution and where it was seen.
 #[derive(Debug)]
 pub struct Seen {
     pub statement: &'static Statement,
-    pub scenario: &'static str,
+    pub scenario: &'static Scenario,
     pub when: &'static str,
     pub execution: usize,
     /// Whether there was work.
@@ -67,23 +88,23 @@ pub struct Seen {
 #[derive(Debug, Default)]
 pub struct Survey(Vec<Seen>);
 
-/// What was seen, by whichever test asks first.
+/// What was seen beside histories that do not take long to make, by whichever test asks first.
 pub async fn survey() -> &'static Survey {
     static SURVEY: OnceCell<Survey> = OnceCell::const_new();
-    SURVEY
-        .get_or_init(|| async {
-            // One after another: a transaction that runs elsewhere keeps what was rolled back from being cleared away.
-            let mut survey = Survey::default();
-            for scenario in &SCENARIOS {
-                survey.run(scenario).await;
-            }
-            survey
-        })
-        .await
+    SURVEY.get_or_init(|| Survey::of([&SMALL, &NEW, &EMPTY, &HUGE])).await
 }
 
 impl Survey {
-    async fn run(&mut self, scenario: &Scenario) {
+    pub async fn of(scenarios: impl IntoIterator<Item = &'static Scenario>) -> Self {
+        // One after another: a transaction that runs elsewhere keeps what was rolled back from being cleared away.
+        let mut survey = Self::default();
+        for scenario in scenarios {
+            survey.run(scenario).await;
+        }
+        survey
+    }
+
+    async fn run(&mut self, scenario: &'static Scenario) {
         let mut database = Database::new().await;
         let work_first = scenario.first == First::Work;
         if work_first {
@@ -110,11 +131,20 @@ impl Survey {
         database.store.close().await;
     }
 
-    async fn look(&mut self, scenario: &Scenario, when: &'static str, busy: bool, session: &mut Session) {
+    async fn look(
+        &mut self,
+        scenario: &'static Scenario,
+        when: &'static str,
+        busy: bool,
+        session: &mut Session,
+    ) {
         for statement in STATEMENTS {
-            for execution in 1..=EXECUTIONS {
+            let mut before = 0;
+            for execution in EXECUTIONS {
+                session.plan(statement, execution - before - 1).await;
+                before = execution;
                 let plan = session.explain(statement).await;
-                let seen = Seen { statement, scenario: scenario.name, when, execution, busy, plan };
+                let seen = Seen { statement, scenario, when, execution, busy, plan };
                 let enough = seen.full() && !seen.faults().is_empty();
                 self.0.push(seen);
                 if enough {
@@ -145,7 +175,8 @@ impl Survey {
         for seen in names.iter().flat_map(|name| self.seen(name)).filter(|seen| counts(seen)) {
             for fault in seen.faults() {
                 let places = faults.entry(format!("{}: {fault}", seen.statement.name)).or_default();
-                *places += &format!("\n    {}, {}, execution {}", seen.scenario, seen.when, seen.execution);
+                *places +=
+                    &format!("\n    {}, {}, execution {}", seen.scenario.name, seen.when, seen.execution);
             }
         }
         let lines: Vec<_> = faults.iter().map(|(fault, places)| format!("\n{fault}{places}")).collect();
@@ -166,7 +197,16 @@ impl Seen {
 
     /// Whether the tables are so large that reading one of them is never right.
     pub fn large(&self) -> bool {
-        self.full() && [EMPTY, HUGE].contains(&self.scenario)
+        self.full() && self.scenario.broadcasts * self.scenario.devices >= LARGE
+    }
+
+    /// Whether statistics had ever been taken of tables with something in them.
+    pub fn known(&self) -> bool {
+        self.full() && (self.fresh() || self.scenario.first == First::Work)
+    }
+
+    pub fn beside(&self, scenario: &Scenario) -> bool {
+        self.scenario.name == scenario.name
     }
 
     fn faults(&self) -> Vec<String> {
@@ -174,74 +214,5 @@ impl Seen {
             Ok(plan) => plan.faults(self.statement),
             Err(error) => vec![error.clone()],
         }
-    }
-}
-
-/// A database of its own, with the names that parameters use.
-pub struct Database {
-    pub store: Store,
-    connection: PgConnection,
-}
-
-impl Database {
-    pub async fn new() -> Self {
-        let url = testing::fresh_database().await;
-        let store = Store::new(&url, 4, "test").unwrap();
-        let connection = PgConnection::connect(&url).await.unwrap();
-        let mut database = Self { store, connection };
-        database.run(include_str!("names.sql")).await;
-        database.run(include_str!("history.sql")).await;
-        database
-    }
-
-    /// Without the time limits of a store.
-    pub async fn run(&mut self, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.connection).await.unwrap();
-    }
-}
-
-/// A lane and a connection of the pool, with every statement prepared.
-pub struct Session {
-    lane: PgConnection,
-    pool: PgConnection,
-}
-
-impl Session {
-    pub async fn open(store: &Store) -> Self {
-        let lane = store.test_lane().await.unwrap();
-        let pool = store.test_pool().acquire().await.unwrap().detach();
-        let mut session = Self { lane, pool };
-        for Statement { name, sql, on, .. } in STATEMENTS {
-            session.run(*on, &format!("PREPARE {name} AS {sql}")).await;
-        }
-        session
-    }
-
-    /// As a lane does every two seconds.
-    async fn forget_plans(&mut self) {
-        self.run(On::Lane, "DISCARD PLANS").await;
-    }
-
-    /// Executes it, and takes back what it did.
-    pub async fn explain(&mut self, statement: &Statement) -> Result<Plan, String> {
-        let Statement { name, on, parameters, .. } = statement;
-        let parameters = if parameters.is_empty() { String::new() } else { format!("({parameters})") };
-        self.run(*on, "BEGIN").await;
-        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE {name}{parameters}");
-        let answer = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(self.on(*on)).await;
-        self.run(*on, "ROLLBACK").await;
-        let Json(answer): Json<serde_json::Value> = answer.map_err(|error| error.to_string())?.get(0);
-        Ok(Plan::read(&answer))
-    }
-
-    fn on(&mut self, on: On) -> &mut PgConnection {
-        match on {
-            On::Lane => &mut self.lane,
-            On::Pool => &mut self.pool,
-        }
-    }
-
-    async fn run(&mut self, on: On, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.on(on)).await.expect(sql);
     }
 }

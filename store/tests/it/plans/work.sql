@@ -1,16 +1,29 @@
 -- What each statement finds to do, the same in every database. Ids are fixed, so that the parameters can name them.
 INSERT INTO provider (name, kind) VALUES ('push', 'webhook'), ('other', 'webhook');
 INSERT INTO sender (id, lock_key, heartbeat_at) VALUES (me(), 1, now()), (somebody(), 2, now() - interval '1 minute');
-INSERT INTO device (id, shard, provider_id, user_id, token)
-SELECT n, 0, 1, 'user-' || n, 'token-' || n FROM generate_series(1, 10800) AS n;
+-- Those from 12001 are all of one user.
+INSERT INTO device (id, shard, provider_id, user_id, token, registered_at)
+SELECT n, 0, 1, CASE WHEN n > 12000 THEN 'many' ELSE 'user-' || n END, 'token-' || n, '2025-01-01'
+FROM generate_series(1, 14000) AS n;
+INSERT INTO device_topic
+SELECT topic, 0, 1, n FROM generate_series(1, 14000) AS n, (VALUES ('news', 1), ('sports', 10)) AS t(topic, nth) WHERE n % nth = 0;
 
--- At work, ended, all done but not yet completed, and final.
-INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, created_at,
-                       expires_at, settled_at)
-SELECT id, 'test', 'work-' || id, '', '', '', '{}', 'normal', 'everyone', state, '2025-02-01', '2100-01-01',
+-- At work, ended, all done but not yet completed, final, paused, and resumed.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, paused,
+                       created_at, expires_at, settled_at)
+SELECT id, 'test', 'work-' || id, '', '', '', '{}', 'normal', 'everyone', state, id = paused(), '2025-02-01', '2100-01-01',
        CASE state WHEN 'completed' THEN now() END
 FROM (VALUES (at_work(), 'delivering'::broadcast_state), (ended(), 'cancelling'), (all_done(), 'delivering'),
-             (final(), 'completed')) AS b(id, state);
+             (final(), 'completed'), (paused(), 'delivering'), (resumed(), 'delivering')) AS b(id, state);
+-- Half-way through its fan-out: a replay, with lists as well, so that it can stand for every kind of audience.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, created_at,
+                       expires_at, replay_of, origin_id)
+VALUES (fanning_out(), 'test', 'fanning out', '', '', '', '{}', 'normal', 'dead_letters', 'fanning_out', '2025-02-01',
+        '2100-01-01', final(), final());
+INSERT INTO broadcast_audience (broadcast_id, ordinal, user_ids, device_ids)
+SELECT fanning_out(), 1, array_agg('user-' || n), NULL FROM generate_series(3001, 3200) AS n
+UNION ALL
+SELECT fanning_out(), 2, NULL, ids(4001, 4200);
 INSERT INTO broadcast_tally VALUES (final(), 1, 500, 500, 0, 0, 0, 0, 0, 0, 0);
 
 INSERT INTO delivery (broadcast_id, shard, provider_id, device_id, attempts)
@@ -44,3 +57,15 @@ FROM generate_series(35, 38) AS n;
 -- Of the one that is all done: 41–60.
 INSERT INTO batch (id, broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, state, sent)
 SELECT n, all_done(), 0, 1, n, 1, 500, 1, 500, 'done', 500 FROM generate_series(41, 60) AS n;
+-- Of the paused one, in the queue: 61–64. Of the resumed one, out of it: 65–68.
+INSERT INTO batch (id, broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, state)
+SELECT n, CASE WHEN n > 64 THEN resumed() ELSE paused() END, 0, 1, n, 1, 500, 1, 500,
+       CASE WHEN n > 64 THEN 'held' ELSE 'ready' END::batch_state
+FROM generate_series(61, 68) AS n;
+
+-- What was given up: by the final broadcast, a fifth taken up by another, which has not come to call them; and by the ended
+-- one.
+INSERT INTO dead_letter (broadcast_id, shard, provider_id, device_id, attempts, reason, code, detail, replayed_by)
+SELECT final(), 0, 1, n, 1, 'rejected'::dead_reason, '400', '', CASE WHEN n % 5 = 0 THEN ended() END FROM generate_series(1, 5000) AS n
+UNION ALL
+SELECT ended(), 0, 1, n, 1, 'rejected', '400', '', CASE WHEN n % 5 = 0 THEN at_work() END FROM generate_series(1, 500) AS n;
