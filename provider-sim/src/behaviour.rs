@@ -10,6 +10,9 @@ const MAX_LATENCY_MS: u64 = 3_600_000;
 /// more connections.
 pub(crate) const MAX_STREAMS: u32 = 250;
 
+/// Connections open at a time, at most and by default.
+pub(crate) const MAX_CONNECTIONS: u32 = 20_000;
+
 /// What a provider does with a push. Which rule wins when several apply is [`crate::decision::decide`]'s business:
 /// hang, status, outage, dedupe, the token's prefix, transient, accepted.
 #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +68,11 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_MAX_STREAMS", value_name = "N", default_value_t = MAX_STREAMS)]
     pub max_streams: u32,
 
+    /// Connections open at a time, 1 to 20000, those that carry control included; a further one is accepted and closed at
+    /// once without a word
+    #[arg(long, env = "BONGSU_SIM_MAX_CONNECTIONS", value_name = "N", default_value_t = MAX_CONNECTIONS)]
+    pub max_connections: u32,
+
     /// Honour the idempotency key: a push accepted before is answered 200 and not delivered again
     #[arg(long, env = "BONGSU_SIM_DEDUPE", value_parser = BoolishValueParser::new())]
     pub dedupe: bool,
@@ -89,6 +97,7 @@ impl Default for Behaviour {
             hang: false,
             goaway_after: 0,
             max_streams: MAX_STREAMS,
+            max_connections: MAX_CONNECTIONS,
             dedupe: false,
             seed: 0,
         }
@@ -125,6 +134,8 @@ pub struct BehaviourPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_streams: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dedupe: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -144,6 +155,8 @@ pub enum InvalidBehaviour {
     Status(u16),
     #[error("max_streams is {0}; a connection carries 1 to {MAX_STREAMS} calls at a time")]
     Streams(u32),
+    #[error("max_connections is {0}; 1 to {MAX_CONNECTIONS} connections are open at a time")]
+    Connections(u32),
     #[error("{field} is {value}; it is a number of seconds, 0 or more")]
     Seconds { field: &'static str, value: f64 },
 }
@@ -167,6 +180,9 @@ impl Behaviour {
         }
         if !(1..=MAX_STREAMS).contains(&self.max_streams) {
             return Err(InvalidBehaviour::Streams(self.max_streams));
+        }
+        if !(1..=MAX_CONNECTIONS).contains(&self.max_connections) {
+            return Err(InvalidBehaviour::Connections(self.max_connections));
         }
         for (field, value) in
             [("outage_start_s", self.outage_start_s), ("outage_duration_s", self.outage_duration_s)]
@@ -193,6 +209,7 @@ impl Behaviour {
             hang: patch.hang.unwrap_or(self.hang),
             goaway_after: patch.goaway_after.unwrap_or(self.goaway_after),
             max_streams: patch.max_streams.unwrap_or(self.max_streams),
+            max_connections: patch.max_connections.unwrap_or(self.max_connections),
             dedupe: patch.dedupe.unwrap_or(self.dedupe),
             seed: patch.seed.unwrap_or(self.seed),
         }
@@ -230,6 +247,8 @@ mod tests {
             (Behaviour { status: Some(101), ..good }, "status"),
             (Behaviour { max_streams: 0, ..good }, "max_streams"),
             (Behaviour { max_streams: MAX_STREAMS + 1, ..good }, "max_streams"),
+            (Behaviour { max_connections: 0, ..good }, "max_connections"),
+            (Behaviour { max_connections: MAX_CONNECTIONS + 1, ..good }, "max_connections"),
             (Behaviour { outage_start_s: -1.0, ..good }, "outage_start_s"),
             (Behaviour { outage_duration_s: f64::INFINITY, ..good }, "outage_duration_s"),
         ] {

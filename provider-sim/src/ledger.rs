@@ -124,9 +124,17 @@ impl Ledger {
         self.stats.refused += 1;
     }
 
-    pub fn connection_opened(&mut self) {
-        self.stats.connections += 1;
-        self.stats.connections_total += 1;
+    /// Counts a connection as open until [`Self::connection_closed`]; or as refused, and says false, where `max` are open.
+    #[must_use]
+    pub fn connection_opened(&mut self, max: u32) -> bool {
+        let room = self.stats.connections < u64::from(max);
+        if room {
+            self.stats.connections += 1;
+            self.stats.connections_total += 1;
+        } else {
+            self.stats.refused_connections += 1;
+        }
+        room
     }
 
     pub fn connection_closed(&mut self) {
@@ -257,10 +265,11 @@ mod tests {
     #[test]
     fn a_reset_keeps_what_is_still_open() {
         let mut ledger = Ledger::new();
-        ledger.connection_opened();
+        assert!(ledger.connection_opened(1) && !ledger.connection_opened(1));
         ledger.count(&Behaviour::default(), "a", "token", Duration::ZERO).expect("room");
         let after = ledger.reset();
         assert_eq!((after.calls, after.open, after.max_open, after.connections), (0, 1, 1, 1));
+        assert_eq!((after.connections_total, after.refused_connections), (1, 0));
         ledger.call_ended();
         assert_eq!(push(&mut ledger, "a"), Verdict::Accepted, "the key is forgotten");
     }

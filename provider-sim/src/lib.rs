@@ -10,6 +10,13 @@
 //! when it answered would not see the duplicates that a killed sender makes. So `accepted` runs ahead of what callers
 //! know by the calls that are `open`.
 //!
+//! # When there are too many connections
+//!
+//! A connection beyond `max_connections` is accepted and closed at once, before anything is read from it, as real
+//! providers do: what a caller wrote into it was never a push. It is counted as one of `refused_connections`. All
+//! connections count alike, because at that moment nobody knows what one is for. So whoever wants to ask or change
+//! something while the limit is reached keeps a connection open from before; one of HTTP/2 carries all requests at a time.
+//!
 //! # The protocol
 //!
 //! `POST /push` takes `{"to":"<token>","notification":{"broadcast_id":"…","title":"…","body":"…","data":{…}}}` and

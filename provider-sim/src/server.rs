@@ -27,9 +27,6 @@ use crate::sim::{OpenConnection, Sim};
 /// a sender whose time-out strikes resets all it has at once, so all must fit.
 const MAX_PENDING_RESETS: usize = MAX_STREAMS as usize;
 
-/// Further connections wait in the listener's backlog.
-const MAX_CONNECTIONS: usize = 20_000;
-
 /// After a failed accept (no file descriptor left, mostly): without it the loop would spin until one is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -45,9 +42,13 @@ pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationTo
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+            accepted = listener.accept() => match accepted {
+                // Counted here and not in its task, so that no two take the last place. Without a place it is dropped, and
+                // so closed, before anything is read: whether it would carry pushes or control, nobody knows.
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, Arc::clone(&sim)));
+                    if let Some(open) = OpenConnection::new(Arc::clone(&sim)) {
+                        connections.spawn(serve(stream, Arc::clone(&sim), open));
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -72,8 +73,7 @@ fn http(max_streams: u32) -> auto::Builder<TokioExecutor> {
     http
 }
 
-async fn serve(stream: TcpStream, sim: Arc<Sim>) {
-    let _open = OpenConnection::new(Arc::clone(&sim));
+async fn serve(stream: TcpStream, sim: Arc<Sim>, _open: OpenConnection) {
     // Answers are small and alone in their packet; waiting to fill one would add the peer's delayed-ack time.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY on a connection");

@@ -40,9 +40,14 @@ impl Sim {
 pub(crate) struct OpenConnection(Arc<Sim>);
 
 impl OpenConnection {
-    pub fn new(sim: Arc<Sim>) -> Self {
-        sim.lock().ledger.connection_opened();
-        Self(sim)
+    /// None where as many are open as may be.
+    pub fn new(sim: Arc<Sim>) -> Option<Self> {
+        let opened = {
+            let mut state = sim.lock();
+            let max = state.behaviour.max_connections;
+            state.ledger.connection_opened(max)
+        };
+        opened.then(|| Self(sim))
     }
 }
 

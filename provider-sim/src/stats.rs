@@ -44,6 +44,8 @@ pub struct Stats {
     pub connections: u64,
     /// Connections ever opened; after a reset, those open then and the later ones.
     pub connections_total: u64,
+    /// Connections closed at once, because as many as `max_connections` were open; not among the other two.
+    pub refused_connections: u64,
     /// When the first delivery was accepted, in milliseconds since 1970.
     pub first_accepted_unix_ms: Option<u64>,
     /// When the latest delivery was accepted, in milliseconds since 1970.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use provider_sim::{Behaviour, BehaviourPatch};
 use reqwest::{ClientBuilder, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use crate::support::{Sim, client, error_of, push, push_json};
 
@@ -222,6 +224,35 @@ async fn a_connection_carries_no_more_calls_at_a_time_than_it_was_told() {
         assert_eq!(answer.expect("no panic").status(), StatusCode::OK);
     }
     assert_eq!(sim.stats().await.max_open, 3);
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_limit_is_closed_without_a_word_and_one_that_ends_makes_room() {
+    let mut sim = Sim::start(Behaviour { max_connections: 2, hang: true, ..Behaviour::default() }).await;
+    // One connection for all control: HTTP/1.1 would open a second while the first is busy.
+    sim.client = client(ClientBuilder::http2_prior_knowledge);
+    let stats = sim.stats().await;
+    assert_eq!((stats.connections, stats.refused_connections), (1, 0));
+    let holds = sim.push_on_socket("t", "a").await;
+    sim.stats_when(|stats| stats.hung == 1).await;
+
+    for refused in 1..=3 {
+        let mut beyond = TcpStream::connect(sim.address).await.expect("the kernel accepts it");
+        let mut said = Vec::new();
+        assert_eq!(beyond.read_to_end(&mut said).await.expect("an end"), 0);
+        let stats = sim.stats().await;
+        assert_eq!((stats.connections, stats.connections_total), (2, 2));
+        assert_eq!(stats.refused_connections, refused);
+    }
+    drop(holds);
+    sim.stats_when(|stats| stats.connections == 1).await;
+    let _next = sim.push_on_socket("t", "b").await;
+    sim.stats_when(|stats| stats.hung == 2).await;
+
+    sim.patch(&BehaviourPatch { max_connections: Some(3), ..Default::default() }).await;
+    let _more = sim.push_on_socket("t", "c").await;
+    let stats = sim.stats_when(|stats| stats.hung == 3).await;
+    assert_eq!((stats.connections, stats.calls, stats.refused_connections), (3, 3, 3));
 }
 
 #[tokio::test]
