@@ -67,3 +67,26 @@ async fn calls_that_hang_end_and_the_connection_they_were_on_goes_on() {
     assert!(stats.connections_total <= 5, "{stats:?}");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_takes_fewer_connections_than_a_sender_opens_costs_no_delivery_and_is_not_hammered() {
+    let behaviour = Behaviour { max_connections: 2, latency_ms: 20, ..Default::default() };
+    let mut world = World::new(behaviour).await;
+    // Ours, which stays: one is left for the sender, which would open two.
+    assert_eq!(world.sim.stats().await.connections, 1);
+    world
+        .add_sender(|config| {
+            quick(config);
+            config.in_flight = 190;
+        })
+        .await;
+    world.import_good(5_000).await;
+    let id = world.broadcast("k").await.id;
+    let counts = world.finish(id).await.counts.unwrap();
+    let stats = world.sim.stats().await;
+    assert_eq!((counts.sent, counts.dead), (5_000, 0), "{counts:?}");
+    assert_eq!((stats.accepted, stats.duplicates, stats.calls), (5_000, 0, 5_000), "{stats:?}");
+    // The 95 calls that were on their way before the first of them failed, and some more; not every second call.
+    assert!((1..=200).contains(&stats.refused_connections) && counts.retried <= 200, "{counts:?} {stats:?}");
+    world.stop().await;
+}

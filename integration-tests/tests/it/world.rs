@@ -240,7 +240,14 @@ impl Sim {
         let shutdown = CancellationToken::new();
         let config = provider_sim::Config { behaviour, ..Default::default() };
         tokio::spawn(provider_sim::run(config, listener, shutdown.clone()));
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        // One connection for all that is asked, kept: it counts where the provider has a limit, and must not be one that the
+        // limit refuses.
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .http2_prior_knowledge()
+            .pool_idle_timeout(None)
+            .build()
+            .unwrap();
         Self { address, http, shutdown }
     }
 

@@ -6,7 +6,6 @@
 //!
 //! `Idempotency-Key` is the same for every attempt of a delivery, so that the receiver can drop a second one.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -16,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer, Said, Trouble};
+use super::turns::Turns;
 use bongsu_store::{BroadcastId, DeviceId};
 
 /// Streams that one HTTP/2 connection is trusted to carry: servers commonly allow 100 to 250, and calls beyond the limit
@@ -64,9 +64,9 @@ impl std::str::FromStr for Endpoint {
 #[derive(Debug)]
 pub struct Webhook {
     url: reqwest::Url,
-    /// One connection each for HTTP/2, taken in turn.
+    /// One connection each for HTTP/2.
     clients: Vec<reqwest::Client>,
-    next: AtomicUsize,
+    turns: Turns,
     timeout: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Webhook {
                 builder.build().context("building the HTTP client")
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Self { url: endpoint.url, clients, next: AtomicUsize::new(0), timeout })
+        Ok(Self { url: endpoint.url, clients, turns: Turns::new(count), timeout })
     }
 
     /// Makes one call. Never longer than the time-out, whatever the other side does.
@@ -115,16 +115,22 @@ impl Webhook {
             Ok(body) => body,
             Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
         };
-        let client = &self.clients[self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
-        let request = client
+        let turn = self.turns.take(Instant::now());
+        let request = self.clients[turn]
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header("idempotency-key", delivery_key(broadcast, device))
             .body(body);
         let deadline = Instant::now() + self.timeout;
         match within(deadline, request.send()).await {
-            Some(Ok(response)) => read(response, deadline).await,
-            Some(Err(error)) => trouble(&error),
+            Some(Ok(response)) => {
+                self.turns.works(turn);
+                read(response, deadline).await
+            }
+            Some(Err(error)) => {
+                self.turns.fails(turn, Instant::now());
+                trouble(&error)
+            }
             None => Answer::Trouble {
                 trouble: Trouble::Unknown,
                 retry_after: None,
