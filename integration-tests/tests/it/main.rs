@@ -6,6 +6,7 @@
 mod failing_database;
 mod processes;
 mod raw_provider;
+mod refusing_provider;
 mod tcp_proxy;
 mod world;
 

@@ -1,9 +1,11 @@
 //! N01 to N03: what a provider does to an HTTP/2 connection costs no delivery, and connections stay few.
 
+use bongsu_proto::v1::{CreateBroadcastRequest, Guarantee};
 use provider_sim::Behaviour;
 use serde_json::json;
 
-use crate::world::{World, quick, until};
+use crate::refusing_provider::{ENHANCE_YOUR_CALM, LEAST_REFUSED, NO_ERROR, Refusal, RefusingProvider};
+use crate::world::{World, quick, to_everyone, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_told_to_go_away_is_replaced_and_nothing_is_lost_or_repeated() {
@@ -88,5 +90,49 @@ async fn a_provider_that_takes_fewer_connections_than_a_sender_opens_costs_no_de
     assert_eq!((stats.accepted, stats.duplicates, stats.calls), (5_000, 0, 5_000), "{stats:?}");
     // The 95 calls that were on their way before the first of them failed, and some more; not every second call.
     assert!((1..=200).contains(&stats.refused_connections) && counts.retried <= 200, "{counts:?} {stats:?}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_the_provider_refused_unseen_is_made_again_and_once() {
+    for refusal in [Refusal::GoAway(NO_ERROR), Refusal::GoAway(ENHANCE_YOUR_CALM), Refusal::Reset] {
+        refuse(refusal, Guarantee::AtLeastOnce).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_most_once_a_call_that_the_provider_refused_unseen_is_made_again_and_not_unconfirmed() {
+    for refusal in [Refusal::GoAway(NO_ERROR), Refusal::GoAway(ENHANCE_YOUR_CALM), Refusal::Reset] {
+        refuse(refusal, Guarantee::AtMostOnce).await;
+    }
+}
+
+/// Has a broadcast sent by a provider that refuses many of its calls in a way that tells that it did not look at them.
+async fn refuse(refusal: Refusal, guarantee: Guarantee) {
+    let provider = RefusingProvider::start(refusal).await;
+    let webhook = format!("push=h2c://{}/push", provider.address).parse().unwrap();
+    let mut world = World::new(Behaviour::default()).await;
+    world
+        .add_sender(|config| {
+            quick(config);
+            config.webhooks = vec![webhook];
+            config.in_flight = 90; // one connection
+            config.never_park = true; // nothing but refusals for a while
+        })
+        .await;
+    world.import_good(300).await;
+    let request = CreateBroadcastRequest { guarantee: guarantee.into(), ..to_everyone("k") };
+    let id = world.create(request).await.id;
+    let counts = world.finish(id).await.counts.unwrap();
+    let seen = provider.seen();
+    assert_eq!((counts.sent, counts.dead, counts.unconfirmed), (300, 0, 0), "{refusal:?}: {counts:?}");
+    let refused: u32 = seen.refused.values().sum();
+    assert!(refused >= LEAST_REFUSED, "{refusal:?}: {seen:?}");
+    // A harmless reason lets the HTTP client make a call again, twice; of others the queue hears each time.
+    if refusal == Refusal::GoAway(ENHANCE_YOUR_CALM) {
+        assert!(counts.retried >= i64::from(LEAST_REFUSED), "{counts:?}");
+    }
+    assert_eq!(seen.accepted.len(), 300);
+    assert!(seen.accepted.values().all(|calls| *calls == 1), "{seen:?}");
     world.stop().await;
 }

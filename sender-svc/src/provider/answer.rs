@@ -24,7 +24,8 @@ pub enum Answer {
 /// What kind of trouble: whose fault it may be, and whether the provider may have accepted all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// There was no connection; nothing was sent. No device's fault.
+    /// There was no connection, or the provider says that it did not look at the call: nothing was accepted. No device's
+    /// fault.
     Unreachable,
     /// Our credentials were refused. No device's fault.
     Denied,
@@ -38,7 +39,7 @@ pub enum Trouble {
 /// The provider's words, or ours where there were none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
-    /// An HTTP status, or `timeout`, `connect`, `reset`, …
+    /// An HTTP status, or `timeout`, `connect`, `refused`, `broken`, …
     pub code: String,
     /// The beginning of the body.
     pub detail: String,

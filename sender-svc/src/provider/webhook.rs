@@ -180,21 +180,33 @@ fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn trouble(error: &reqwest::Error) -> Answer {
-    let code = if error.is_timeout() {
+    let mut refused = false;
+    // The innermost cause says most, and has no URL in it.
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+        refused |= cause.downcast_ref().is_some_and(refused_unseen);
+    }
+    let code = if refused {
+        "refused"
+    } else if error.is_timeout() {
         "timeout"
     } else if error.is_connect() {
         "connect"
     } else {
         "broken"
     };
-    // The innermost cause says most, and has no URL in it.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    // Whatever is not a failure to connect may have come after the request was written.
-    let trouble = if error.is_connect() { Trouble::Unreachable } else { Trouble::Unknown };
+    // Whatever is neither a failure to connect nor refused may have come after the request was written, and been read.
+    let trouble = if refused || error.is_connect() { Trouble::Unreachable } else { Trouble::Unknown };
     Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause.to_string()) }
+}
+
+/// Whether the provider says that it did not look at the call (RFC 9113, section 8.7): it is beyond the last one that a
+/// GOAWAY names, which is the only call that ends with a GOAWAY of the other side, or it was reset with REFUSED_STREAM. Where
+/// the reason is harmless, the client has made it again on another connection twice before it says so.
+fn refused_unseen(error: &h2::Error) -> bool {
+    error.is_remote()
+        && (error.is_go_away() || error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 #[cfg(test)]
