@@ -14,7 +14,6 @@ use super::health;
 use super::held::{HeldBatch, Job};
 use super::judge::{Case, judge, slow_down_pause};
 use super::line::Line;
-use crate::metrics;
 use crate::provider::Answer;
 
 /// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
@@ -156,10 +155,11 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
         return;
     }
     let started = Instant::now();
-    let answer = line.webhook.call(held.work.origin, device, &target.token, &held.work.notification).await;
+    let answer =
+        line.webhook.call(started, held.work.origin, device, &target.token, &held.work.notification).await;
     drop(flight);
     line.count_answer();
-    metrics::called(&line.name, &answer, started.elapsed());
+    line.meter.called(&answer, started.elapsed());
     health::note(&engine, &line, &answer, held.lease.failures, probe);
     let mut gone = None;
     match &answer {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::judge::RetrySchedule;
 use super::queue::LocalQueue;
+use crate::metrics::CallMeter;
 use crate::provider::webhook::Webhook;
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
@@ -37,6 +38,7 @@ pub struct Line {
     rate: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
     pub breaker: Breaker,
+    pub meter: CallMeter,
     probe_due: AtomicBool,
     /// The greatest rank claimed.
     pub vtime: AtomicI64,
@@ -56,6 +58,7 @@ impl Line {
     ) -> Self {
         Self {
             provider,
+            meter: CallMeter::new(&name),
             name,
             webhook,
             schedule,

@@ -2,6 +2,7 @@
 //! [`Answer`]; what follows from an answer is decided in one place, [`crate::engine::judge`].
 
 pub mod answer;
+mod http2;
 mod turns;
 pub mod webhook;
 

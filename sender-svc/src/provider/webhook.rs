@@ -6,15 +6,20 @@
 //!
 //! `Idempotency-Key` is the same for every attempt of a delivery, so that the receiver can drop a second one.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
+use bytes::{Buf as _, Bytes};
+use http_body_util::{BodyExt as _, Full};
+use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, Uri, Version};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer, Said, Trouble};
+use super::http2::{Connections, NoAnswer, Stage, innermost, refusal};
 use super::turns::Turns;
 use bongsu_store::{BroadcastId, DeviceId};
 
@@ -30,9 +35,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Beside its time-out, a call gets this long for what is in the socket already.
 const LAST_LOOK: Duration = Duration::from_millis(250);
 /// An idle connection is kept this long.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A long HTTP/2 connection is asked whether it lives this often, and given up after the time-out.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+pub(super) const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
 /// Where a webhook provider is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +68,29 @@ impl std::str::FromStr for Endpoint {
 /// A webhook provider, ready to be called.
 #[derive(Debug)]
 pub struct Webhook {
-    url: reqwest::Url,
-    /// One connection each for HTTP/2.
-    clients: Vec<reqwest::Client>,
-    turns: Turns,
+    client: Client,
     timeout: Duration,
 }
+
+#[derive(Debug)]
+enum Client {
+    /// Where it is known beforehand that the other side speaks HTTP/2.
+    Http2 { uri: Uri, connections: Connections },
+    /// Everywhere else.
+    Reqwest(ReqwestClient),
+}
+
+#[derive(Debug)]
+struct ReqwestClient {
+    url: reqwest::Url,
+    /// Where it may be HTTP/2, one for each connection.
+    clients: Vec<reqwest::Client>,
+    turns: Turns,
+}
+
+const AGENT: &str = concat!("bongsu/", env!("CARGO_PKG_VERSION"));
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -79,71 +101,124 @@ struct Body<'a> {
 impl Webhook {
     /// A client for up to `in_flight` calls at a time, each ended after `timeout`.
     pub fn new(endpoint: Endpoint, in_flight: usize, timeout: Duration) -> anyhow::Result<Self> {
-        let http2 = endpoint.h2c || endpoint.url.scheme() == "https";
-        let count = if http2 { in_flight.div_ceil(STREAMS_PER_CONNECTION) } else { 1 };
-        let clients = (0..count)
-            .map(|_| {
-                let mut builder = reqwest::Client::builder()
-                    .user_agent(concat!("bongsu/", env!("CARGO_PKG_VERSION")))
+        // Before the call's own time-out, so that it is known that nothing was sent.
+        let connect_timeout = CONNECT_TIMEOUT.min(timeout * 3 / 4);
+        let connections = in_flight.div_ceil(STREAMS_PER_CONNECTION);
+        let client = if endpoint.h2c {
+            let uri: Uri = endpoint.url.as_str().parse().context("the address of the webhook")?;
+            Client::Http2 { connections: Connections::new(uri.clone(), connections, connect_timeout), uri }
+        } else {
+            let count = if endpoint.url.scheme() == "https" { connections } else { 1 };
+            let client = || {
+                reqwest::Client::builder()
+                    .user_agent(AGENT)
                     .redirect(reqwest::redirect::Policy::none())
                     .no_proxy()
-                    // Before the call's own time-out, so that it is known that nothing was sent.
-                    .connect_timeout(CONNECT_TIMEOUT.min(timeout * 3 / 4))
+                    .connect_timeout(connect_timeout)
                     .tcp_nodelay(true)
                     .pool_idle_timeout(IDLE_TIMEOUT)
                     .pool_max_idle_per_host(in_flight)
                     .http2_keep_alive_interval(KEEPALIVE.0)
-                    .http2_keep_alive_timeout(KEEPALIVE.1);
-                if endpoint.h2c {
-                    builder = builder.http2_prior_knowledge();
-                }
-                builder.build().context("building the HTTP client")
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Self { url: endpoint.url, clients, turns: Turns::new(count), timeout })
+                    .http2_keep_alive_timeout(KEEPALIVE.1)
+                    .build()
+                    .context("building the HTTP client")
+            };
+            let clients = (0..count).map(|_| client()).collect::<anyhow::Result<_>>()?;
+            Client::Reqwest(ReqwestClient { url: endpoint.url, clients, turns: Turns::new(count) })
+        };
+        Ok(Self { client, timeout })
     }
 
-    /// Makes one call. Never longer than the time-out, whatever the other side does.
+    /// Makes one call, which begins now. Never longer than the time-out, whatever the other side does.
     pub async fn call(
         &self,
+        now: Instant,
         broadcast: BroadcastId,
         device: DeviceId,
         token: &str,
         notification: &RawValue,
     ) -> Answer {
         let body = match serde_json::to_vec(&Body { to: token, notification }) {
-            Ok(body) => body,
+            Ok(body) => Bytes::from(body),
             Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
         };
-        let turn = self.turns.take(Instant::now());
-        let request = self.clients[turn]
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header("idempotency-key", delivery_key(broadcast, device))
-            .body(body);
-        let deadline = Instant::now() + self.timeout;
-        match within(deadline, request.send()).await {
-            Some(Ok(response)) => {
-                self.turns.works(turn);
-                read(response, deadline).await
+        let deadline = now + self.timeout;
+        let key = delivery_key(broadcast, device);
+        match &self.client {
+            Client::Http2 { uri, connections } => {
+                let request = || http2_request(uri, &key, &body);
+                // A statement of its own, so that what sends is gone when the answer is read.
+                let answer = within(deadline, pin!(connections.send(now, request))).await;
+                match answer {
+                    Some(Ok(response)) => read(response, deadline).await,
+                    Some(Err(NoAnswer { stage, cause, .. })) => no_answer(stage, cause),
+                    None => timed_out(),
+                }
             }
-            Some(Err(error)) => {
-                self.turns.fails(turn, Instant::now());
-                trouble(&error)
-            }
-            None => Answer::Trouble {
-                trouble: Trouble::Unknown,
-                retry_after: None,
-                said: Said::new("timeout", ""),
-            },
+            // Boxed: its state is large, and would be part of that of every call.
+            Client::Reqwest(client) => Box::pin(client.call(key, body, deadline)).await,
         }
     }
 }
 
+impl ReqwestClient {
+    async fn call(&self, key: String, body: Bytes, deadline: Instant) -> Answer {
+        let turn = self.turns.take(Instant::now());
+        let request = self.clients[turn]
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, JSON)
+            .header(IDEMPOTENCY_KEY, key)
+            .body(body);
+        match within(deadline, pin!(request.send())).await {
+            Some(Ok(response)) => {
+                self.turns.works(turn);
+                read(response.into(), deadline).await
+            }
+            Some(Err(error)) => {
+                self.turns.fails(turn, Instant::now());
+                let stage = match refusal(&error) {
+                    Some(_) => Stage::Refused,
+                    None if error.is_connect() => Stage::Unsent,
+                    None => Stage::Unknown,
+                };
+                no_answer(stage, innermost(&error))
+            }
+            None => timed_out(),
+        }
+    }
+}
+
+fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body.clone()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri.clone();
+    *request.version_mut() = Version::HTTP_2;
+    let headers = request.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    // Digits and a dash.
+    if let Ok(key) = HeaderValue::from_str(key) {
+        headers.insert(IDEMPOTENCY_KEY, key);
+    }
+    request
+}
+
+fn no_answer(stage: Stage, cause: String) -> Answer {
+    let (trouble, code) = match stage {
+        Stage::Unsent => (Trouble::Unreachable, "connect"),
+        Stage::Refused => (Trouble::Unreachable, "refused"),
+        Stage::Unknown => (Trouble::Unknown, "broken"),
+    };
+    Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause) }
+}
+
+fn timed_out() -> Answer {
+    Answer::Trouble { trouble: Trouble::Unknown, retry_after: None, said: Said::new("timeout", "") }
+}
+
 /// Waits for an answer until `deadline` and [`LAST_LOOK`] longer. After this process stood still (stopped, or its machine paused)
 /// timers are the first thing it notices, and the answer may have been in the socket for long.
-async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
-    let mut answer = std::pin::pin!(answer);
+async fn within<T>(deadline: Instant, mut answer: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match tokio::time::timeout_at(deadline, &mut answer).await {
         Ok(answer) => Some(answer),
         Err(_) => tokio::time::timeout(LAST_LOOK, answer).await.ok(),
@@ -156,57 +231,31 @@ fn delivery_key(broadcast: BroadcastId, device: DeviceId) -> String {
 }
 
 /// What an answer means, its body read as far as it comes until `deadline`.
-async fn read(mut response: reqwest::Response, deadline: Instant) -> Answer {
-    let status = response.status();
-    let pause = asked_pause(response.headers());
-    let keep = if status.is_success() { 0 } else { DETAIL_BYTES };
+async fn read<B>(response: Response<B>, deadline: Instant) -> Answer
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let (head, mut body) = response.into_parts();
+    let pause = asked_pause(&head.headers);
+    let keep = if head.status.is_success() { 0 } else { DETAIL_BYTES };
     let (mut read, mut detail) = (0, Vec::with_capacity(keep));
     // A provider that accepted has accepted, even if the rest of its answer never comes.
     while read < BODY_BYTES {
-        match tokio::time::timeout_at(deadline, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => {
-                read += chunk.len();
+        match tokio::time::timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => {
+                let Ok(chunk) = frame.into_data() else { continue };
+                read += chunk.remaining();
                 detail.extend(chunk.iter().take(keep - detail.len()));
             }
-            Ok(Ok(None) | Err(_)) | Err(_) => break,
+            Ok(None | Some(Err(_))) | Err(_) => break,
         }
     }
-    answer::of_webhook(status.as_u16(), pause, String::from_utf8_lossy(&detail).into_owned())
+    answer::of_webhook(head.status.as_u16(), pause, String::from_utf8_lossy(&detail).into_owned())
 }
 
 fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
     answer::retry_after(text(RETRY_AFTER)?, text(DATE))
-}
-
-fn trouble(error: &reqwest::Error) -> Answer {
-    let mut refused = false;
-    // The innermost cause says most, and has no URL in it.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-        refused |= cause.downcast_ref().is_some_and(refused_unseen);
-    }
-    let code = if refused {
-        "refused"
-    } else if error.is_timeout() {
-        "timeout"
-    } else if error.is_connect() {
-        "connect"
-    } else {
-        "broken"
-    };
-    // Whatever is neither a failure to connect nor refused may have come after the request was written, and been read.
-    let trouble = if refused || error.is_connect() { Trouble::Unreachable } else { Trouble::Unknown };
-    Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause.to_string()) }
-}
-
-/// Whether the provider says that it did not look at the call (RFC 9113, section 8.7): it is beyond the last one that a
-/// GOAWAY names, which is the only call that ends with a GOAWAY of the other side, or it was reset with REFUSED_STREAM. Where
-/// the reason is harmless, the client has made it again on another connection twice before it says so.
-fn refused_unseen(error: &h2::Error) -> bool {
-    error.is_remote()
-        && (error.is_go_away() || error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 #[cfg(test)]
