@@ -7,7 +7,7 @@ mod command;
 mod config;
 mod engine;
 mod metrics;
-mod provider;
+pub mod provider;
 mod rpc;
 mod server;
 
