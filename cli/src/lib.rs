@@ -13,6 +13,7 @@ use crate::client::Servers;
 use crate::error::Failure;
 use crate::output::Output;
 
+mod bench;
 mod broadcasts;
 pub mod chaos;
 mod client;
@@ -79,6 +80,7 @@ enum Command {
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Chaos(chaos::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -135,6 +137,7 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Chaos(args) => chaos::run(args, context).await,
+        Command::Bench(args) => bench::run(args, context).await,
         Command::Completions(args) => completions::run(&args, context),
     }
 }

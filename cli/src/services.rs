@@ -1,4 +1,5 @@
-//! The services as hidden subcommands: `bongsu intake …`, `bongsu sender …`, `bongsu provider-sim …`.
+//! The services as hidden subcommands: `bongsu intake …`, `bongsu sender …`, `bongsu provider-sim …`; and `bongsu bare-loop …`,
+//! which [`crate::bench`] compares the sender with.
 //!
 //! They are not part of the operator's command line: their options and its global ones would get into each other's way,
 //! and they bring their own logging and runtime.
@@ -13,10 +14,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
+use crate::bench::bare_loop;
 use crate::output::{Output, complain};
 
 /// First words of the command line that mean a service.
-const NAMES: [&str; 3] = ["intake", "sender", "provider-sim"];
+const NAMES: [&str; 4] = ["intake", "sender", "provider-sim", "bare-loop"];
 
 #[derive(Debug, Parser)]
 #[command(name = "bongsu", version)]
@@ -41,6 +43,13 @@ pub enum Service {
         config: provider_sim::Config,
         #[command(flatten)]
         telemetry: TelemetryArgs,
+        #[command(flatten)]
+        child: ChildArgs,
+    },
+    /// The sender's client without a database, as fast as it goes; writes what it measured as one line of JSON
+    BareLoop {
+        #[command(flatten)]
+        args: bare_loop::Args,
         #[command(flatten)]
         child: ChildArgs,
     },
@@ -77,6 +86,10 @@ pub fn run(service: Service) -> ExitCode {
         }
         Service::ProviderSim { config, telemetry, child } => {
             block_on(Builder::new_current_thread(), Box::pin(run_provider_sim(config, telemetry, child)))
+        }
+        // The sender's, since the two are compared.
+        Service::BareLoop { args, child } => {
+            block_on(Builder::new_current_thread(), Box::pin(run_bare_loop(args, child)))
         }
     };
     match result {
@@ -128,6 +141,14 @@ async fn run_provider_sim(
     let listener = grpc::bind(config.listen, "--listen (BONGSU_SIM_LISTEN)").await?;
     child.begin(&[("http", &listener)])?;
     provider_sim::run(config, listener, shutdown).await
+}
+
+async fn run_bare_loop(args: bare_loop::Args, child: ChildArgs) -> anyhow::Result<()> {
+    telemetry::install_crypto();
+    child.begin(&[])?;
+    let measured = bare_loop::run(args).await?;
+    let written = Output { json: true }.object(&measured);
+    written.map_err(|failure| anyhow::anyhow!("the result was not written: {}", failure.message()))
 }
 
 impl ChildArgs {

@@ -1,0 +1,63 @@
+//! The devices of a benchmark and what they are told, alike for the product and for the bare loop.
+
+use bongsu_proto::v1;
+use bongsu_proto::v1::audience::Kind;
+
+use crate::client::Client;
+use crate::error::Failure;
+use crate::stack::PROVIDER;
+
+pub const TITLE: &str = "봉수";
+pub const BODY: &str = "남산에 불이 올랐습니다";
+/// Rows in one message of the import.
+const CHUNK: usize = 5_000;
+
+pub fn token(n: u64) -> String {
+    format!("device-{n}")
+}
+
+pub fn user(n: u64) -> String {
+    format!("user-{n}")
+}
+
+/// Registers so many devices, each of a user of its own.
+pub async fn import(intake: &Client, devices: u64) -> Result<(), Failure> {
+    let device = |n| v1::DeviceRegistration {
+        user_id: user(n),
+        provider: PROVIDER.to_owned(),
+        token: token(n),
+        ..Default::default()
+    };
+    let chunks = (0..devices).step_by(CHUNK).map(move |first| {
+        let last = devices.min(first + CHUNK as u64);
+        v1::ImportDevicesRequest { registrations: (first..last).map(device).collect() }
+    });
+    // Not under the client's time-out: a million devices take longer than a call may.
+    let report = intake.devices().import_devices(tokio_stream::iter(chunks)).await;
+    let report = report.map_err(|status| intake.failed(status))?.into_inner();
+    if report.rejected > 0 {
+        let first = report.errors.first();
+        return Err(anyhow::anyhow!("{} devices were rejected: {first:?}", report.rejected).into());
+    }
+    Ok(())
+}
+
+pub fn everyone() -> Kind {
+    Kind::Everyone(v1::EveryoneAudience {})
+}
+
+/// One of the imported devices, by its user.
+pub fn one_user(n: u64) -> Kind {
+    Kind::Users(v1::UserAudience { user_ids: vec![user(n)] })
+}
+
+/// A broadcast that has not been asked for before.
+pub fn request(audience: Kind) -> v1::CreateBroadcastRequest {
+    v1::CreateBroadcastRequest {
+        idempotency_key: uuid::Uuid::new_v4().to_string(),
+        title: TITLE.to_owned(),
+        body: BODY.to_owned(),
+        audience: Some(v1::Audience { kind: Some(audience) }),
+        ..Default::default()
+    }
+}

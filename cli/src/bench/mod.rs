@@ -1,0 +1,86 @@
+//! `bongsu bench`: real processes on this machine, measured.
+//!
+//! * a scenario is a module with its arguments and a `run`: [`sustained`]
+//! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
+//! * [`everyone`] sends to all devices and measures; [`bare`] runs [`bare_loop`], the client alone, to compare with
+//! * [`observe`] looks at a run, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
+//! * [`report`] tells
+
+mod audience;
+mod bare;
+pub mod bare_loop;
+mod everyone;
+mod kernel;
+mod observe;
+mod options;
+mod provider;
+mod quantile;
+mod report;
+mod steady;
+mod sustained;
+mod world;
+
+use bongsu_ops::{shutdown, telemetry};
+use clap::Subcommand;
+
+use crate::Context;
+use crate::error::Failure;
+use crate::output::Output;
+use options::Options;
+use report::Report;
+
+/// Measure Bongsu on this machine: its own PostgreSQL (with fsync), simulator, intake and senders
+///
+/// Everything shares this machine, so what is measured is how much work a delivery is, not what a network does to it. One
+/// table at the end, or with --json one object; docs/benchmarks.md says what each number is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    scenario: Scenario,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Scenario {
+    Sustained(sustained::Args),
+}
+
+pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    refuse_debug(args.scenario.options(), output)?;
+    kernel::check()?;
+    telemetry::install_crypto();
+    let shutdown = shutdown::on_signals();
+    // Dropping what is under way kills it.
+    let Some(report) = shutdown.run_until_cancelled(args.scenario.run(output)).await else {
+        return Err(anyhow::anyhow!("stopped before the end").into());
+    };
+    let report = report?;
+    output.either(&report, || report.text())
+}
+
+impl Scenario {
+    fn options(&self) -> &Options {
+        match self {
+            Self::Sustained(args) => &args.options,
+        }
+    }
+
+    async fn run(&self, output: Output) -> anyhow::Result<Report> {
+        match self {
+            Self::Sustained(args) => sustained::run(args, output).await,
+        }
+    }
+}
+
+/// Numbers of an unoptimised build have been quoted before somebody noticed.
+fn refuse_debug(options: &Options, output: Output) -> anyhow::Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        options.allow_debug,
+        "this executable was built without --release: build it with, or give --allow-debug to see that it runs"
+    );
+    output.note("numbers of a build without --release mean nothing");
+    Ok(())
+}
