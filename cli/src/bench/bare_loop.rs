@@ -129,7 +129,10 @@ impl Loop {
                 return Ok(());
             }
             let device = DeviceId(n.cast_signed());
-            let answer = self.webhook.call(BROADCAST, device, &token(n), &self.notification).await;
+            let answer = self
+                .webhook
+                .call(tokio::time::Instant::now(), BROADCAST, device, &token(n), &self.notification)
+                .await;
             if !matches!(answer, Answer::Accepted) {
                 self.not_accepted.fetch_add(1, Ordering::Relaxed);
             }
