@@ -1,5 +1,6 @@
 //! The counting: every push passes here once, and those who wait for a count are woken here.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -88,9 +89,11 @@ impl Ledger {
         stats.max_open = stats.max_open.max(stats.open);
         match verdict {
             Verdict::Accepted => {
+                let now = unix_us();
                 record.accepted = 1;
+                record.first_accepted_unix_us = NonZeroU64::new(now);
                 stats.transient_recovered += u64::from(record.transient > 0);
-                self.accepted(unix_ms());
+                self.accepted(now / 1_000);
             }
             Verdict::Duplicate => {
                 record.accepted = record.accepted.saturating_add(1);
@@ -147,7 +150,7 @@ impl Ledger {
 
     pub fn mark(&mut self) -> Stats {
         self.stats.mark = Some(Mark {
-            at_unix_ms: unix_ms(),
+            at_unix_ms: unix_us() / 1_000,
             last_accepted_before_unix_ms: self.stats.last_accepted_unix_ms,
             first_accepted_after_unix_ms: None,
             accepted_at_mark: self.stats.accepted,
@@ -223,9 +226,9 @@ impl Ledger {
     }
 }
 
-/// The wall clock, because a mark is compared with what other processes noted.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+/// The wall clock, because what is told is compared with what other processes noted.
+fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 #[cfg(test)]

@@ -76,4 +76,6 @@ pub struct DeliveryRecord {
     pub accepted: u32,
     /// How many transient 503 it got.
     pub transient: u32,
+    /// When it was first accepted, in microseconds since 1970.
+    pub first_accepted_unix_us: Option<u64>,
 }

@@ -95,8 +95,16 @@ async fn deliveries_are_listed_whole_in_order_or_found_by_key() {
     let listed = sim.deliveries("").await;
     assert_eq!(listed.len(), KEYS);
     assert!(listed.iter().enumerate().all(|(n, record)| record.key == format!("{n}:+/b")));
+    let times: Vec<_> = listed.iter().map(|record| record.first_accepted_unix_us).collect();
+    assert!(times[0].is_some() && times.is_sorted(), "each has the time at which it was accepted first");
 
-    let expected = DeliveryRecord { key: "2499:+/b".into(), calls: 2, accepted: 2, transient: 0 };
+    let expected = DeliveryRecord {
+        key: "2499:+/b".into(),
+        calls: 2,
+        accepted: 2,
+        transient: 0,
+        first_accepted_unix_us: listed[KEYS - 1].first_accepted_unix_us,
+    };
     assert_eq!(sim.deliveries("?duplicates=true").await, std::slice::from_ref(&expected));
     let one = sim.get("/deliveries?key=2499%3A%2B%2Fb").await;
     assert_eq!(one.json::<DeliveryRecord>().await.expect("a record"), expected);
