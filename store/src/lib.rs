@@ -47,7 +47,7 @@ pub use fan_out::FanOut;
 pub use flush::{Flush, FlushLane, Flushed, Gone, Outcome, Verdict};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId, Shard};
 pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
-pub use measure::Load;
+pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
 pub use payload::{EncodedSize, encoded_sizes, webhook_notification};

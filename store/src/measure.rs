@@ -1,9 +1,14 @@
-//! What a benchmark asks the server: how much it has written, and how its updates of deliveries went.
+//! What a benchmark asks the server: how much it has written, how its updates of deliveries went; and what it lays beside
+//! the work, an old snapshot or a history.
 
 use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
 
 use crate::connect::Store;
 use crate::error::Result;
+
+/// Rows of history in one statement.
+const HISTORY_STEP: i64 = 250_000;
 
 /// Counts since the server's start. They lag behind by about a second; see `queries/database_load.sql`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +19,17 @@ pub struct Load {
     pub updates: i64,
     /// Of those, updates in place: the row stayed on its page, and no index was touched.
     pub hot_updates: i64,
+}
+
+/// A transaction that does nothing but keep its snapshot, and with it every row that has died since.
+#[derive(Debug)]
+pub struct HeldSnapshot(PgConnection);
+
+impl HeldSnapshot {
+    /// Lets go of it.
+    pub async fn end(self) -> Result<()> {
+        Ok(self.0.close().await?)
+    }
 }
 
 impl Store {
@@ -34,6 +50,45 @@ impl Store {
     pub async fn checkpoint(&self) -> Result<()> {
         let mut connection = self.patient_connection().await?;
         sqlx::query("CHECKPOINT").execute(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+
+    /// Takes a snapshot and holds it, as a forgotten session or a long report does.
+    pub async fn hold_snapshot(&self) -> Result<HeldSnapshot> {
+        let mut connection = self.patient_connection().await?;
+        for statement in [
+            "SET idle_in_transaction_session_timeout = 0",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            "SELECT 1",
+        ] {
+            sqlx::query(statement).execute(&mut connection).await?;
+        }
+        Ok(HeldSnapshot(connection))
+    }
+
+    /// Adds `rows` deliveries that were sent, spread evenly over the last `days` days, one final broadcast a day. Their devices
+    /// have the ids from 1 on.
+    pub async fn add_history(&self, rows: i64, days: u32) -> Result<()> {
+        let mut connection = self.patient_connection().await?;
+        for day in 1..=i64::from(days) {
+            let of_day = rows * day / i64::from(days) - rows * (day - 1) / i64::from(days);
+            let ago = day as i32;
+            sqlx::query!("SELECT ensure_delivery_partition((now() - make_interval(days => $1))::date)", ago)
+                .fetch_one(&mut connection)
+                .await?;
+            let id = sqlx::query_file_scalar!("queries/history_broadcast.sql", ago, of_day)
+                .fetch_one(&mut connection)
+                .await?;
+            let mut first = 1;
+            while first <= of_day {
+                let last = of_day.min(first + HISTORY_STEP - 1);
+                sqlx::query_file!("queries/history_deliveries.sql", id, first, last)
+                    .execute(&mut connection)
+                    .await?;
+                first = last + 1;
+            }
+        }
+        sqlx::query("VACUUM (ANALYZE) delivery").execute(&mut connection).await?;
         Ok(connection.close().await?)
     }
 }
