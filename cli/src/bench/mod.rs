@@ -1,21 +1,30 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
-//! * a scenario is a module with its arguments and a `run`: [`sustained`]
+//! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
+//!   [`fairness`], [`outage`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
-//! * [`everyone`] sends to all devices and measures; [`bare`] runs [`bare_loop`], the client alone, to compare with
-//! * [`observe`] looks at a run, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
+//! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
+//! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
 //! * [`report`] tells
 
 mod audience;
 mod bare;
 pub mod bare_loop;
+mod burst;
+mod callers;
 mod everyone;
+mod fairness;
+mod history;
 mod kernel;
+mod measure;
 mod observe;
 mod options;
+mod outage;
 mod provider;
 mod quantile;
 mod report;
+mod small;
+mod snapshot;
 mod steady;
 mod sustained;
 mod world;
@@ -42,6 +51,12 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum Scenario {
     Sustained(sustained::Args),
+    Burst(burst::Args),
+    Snapshot(snapshot::Args),
+    History(history::Args),
+    Small(small::Args),
+    Fairness(fairness::Args),
+    Outage(outage::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -62,12 +77,24 @@ impl Scenario {
     fn options(&self) -> &Options {
         match self {
             Self::Sustained(args) => &args.options,
+            Self::Burst(args) => &args.options,
+            Self::Snapshot(args) => &args.options,
+            Self::History(args) => &args.options,
+            Self::Small(args) => &args.options,
+            Self::Fairness(args) => &args.options,
+            Self::Outage(args) => &args.options,
         }
     }
 
     async fn run(&self, output: Output) -> anyhow::Result<Report> {
         match self {
             Self::Sustained(args) => sustained::run(args, output).await,
+            Self::Burst(args) => burst::run(args, output).await,
+            Self::Snapshot(args) => snapshot::run(args, output).await,
+            Self::History(args) => history::run(args, output).await,
+            Self::Small(args) => small::run(args, output).await,
+            Self::Fairness(args) => fairness::run(args, output).await,
+            Self::Outage(args) => outage::run(args, output).await,
         }
     }
 }

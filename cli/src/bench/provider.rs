@@ -1,7 +1,12 @@
 //! Asking the provider's simulator, which counts on its own.
 
+use std::collections::HashMap;
+
 use anyhow::Context as _;
-use provider_sim::{BehaviourPatch, Stats};
+use provider_sim::{BehaviourPatch, DeliveryRecord, Stats};
+
+/// How long it is waited for an acceptance.
+const PATIENCE_MS: u64 = 3_600_000;
 
 /// The simulator, on a connection of our own.
 #[derive(Clone, Debug)]
@@ -25,6 +30,38 @@ impl Provider {
         self.answer(self.http.post(format!("{}/reset", self.url))).await
     }
 
+    /// Returns once so many were accepted, with the counts as they were then: the simulator tells, since looking would be late.
+    pub async fn accepted(&self, count: u64) -> anyhow::Result<Stats> {
+        self.answer(self.http.get(format!("{}/wait?accepted={count}&timeout_ms={PATIENCE_MS}", self.url)))
+            .await
+    }
+
+    /// From here the simulator notes the last acceptance before and the first after.
+    pub async fn mark(&self) -> anyhow::Result<Stats> {
+        self.answer(self.http.post(format!("{}/mark", self.url))).await
+    }
+
+    /// By broadcast, when the first of its deliveries was accepted, in microseconds since 1970.
+    pub async fn first_acceptances(&self) -> anyhow::Result<HashMap<i64, u64>> {
+        let request = self.http.get(format!("{}/deliveries", self.url));
+        let mut answer =
+            request.send().await.and_then(reqwest::Response::error_for_status).context("provider-sim")?;
+        let mut first = HashMap::new();
+        let mut rest: Vec<u8> = Vec::new();
+        // Line by line as they come: there may be millions.
+        while let Some(chunk) = answer.chunk().await.context("reading the simulator's deliveries")? {
+            rest.extend_from_slice(&chunk);
+            let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            for line in rest[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let record: DeliveryRecord =
+                    serde_json::from_slice(line).context("a delivery of the simulator")?;
+                note_first(&mut first, &record)?;
+            }
+            rest.drain(..whole);
+        }
+        Ok(first)
+    }
+
     /// Behaves otherwise from now on.
     pub async fn behave(&self, patch: &BehaviourPatch) -> anyhow::Result<()> {
         let request = self.http.patch(format!("{}/behaviour", self.url)).json(patch);
@@ -43,9 +80,41 @@ impl Provider {
     }
 }
 
+/// Keys are those that senders give: `<broadcast>-<device>`.
+fn note_first(first: &mut HashMap<i64, u64>, record: &DeliveryRecord) -> anyhow::Result<()> {
+    let Some(at) = record.first_accepted_unix_us else { return Ok(()) };
+    let broadcast = record.key.split('-').next().and_then(|id| id.parse().ok());
+    let broadcast = broadcast.with_context(|| format!("{:?} is not the key of a delivery", record.key))?;
+    first.entry(broadcast).and_modify(|known: &mut u64| *known = at.min(*known)).or_insert(at);
+    Ok(())
+}
+
 /// What any process of ours offers at `/metrics` of its admin port.
 pub async fn metrics(admin: std::net::SocketAddr) -> anyhow::Result<String> {
     let http = reqwest::Client::builder().no_proxy().build().context("building the HTTP client")?;
     let answer = http.get(format!("http://{admin}/metrics")).send().await.context("asking for metrics")?;
     answer.error_for_status().context("metrics")?.text().await.context("reading metrics")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_acceptance_of_each_broadcast_is_kept() {
+        let mut first = HashMap::new();
+        for (key, at) in
+            [("7-1", Some(9)), ("7-2", Some(5)), ("8-1", None), ("9-1", Some(4)), ("7-3", Some(6))]
+        {
+            let record = DeliveryRecord {
+                key: key.into(),
+                calls: 1,
+                accepted: 1,
+                transient: 0,
+                first_accepted_unix_us: at,
+            };
+            note_first(&mut first, &record).expect("a key of ours");
+        }
+        assert_eq!(first, HashMap::from([(7, 5), (9, 4)]));
+    }
 }

@@ -39,14 +39,21 @@ impl Figures {
         self.put(name, label, value.try_into().ok().map(|value: i64| value as f64));
     }
 
-    pub fn get(&self, name: &str) -> Option<f64> {
+    /// How much slower one variant is than another.
+    pub fn put_losses(&mut self, slower: &Variant, other: &Variant) {
+        let loss = |name| slower.loss_percent(other, name);
+        self.put("steady_loss_percent", "loss of the steady rate, %", loss("steady_per_s"));
+        self.put("end_to_end_loss_percent", "loss end to end, %", loss("end_to_end_per_s"));
+    }
+
+    fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|figure| figure.name == name)?.value
     }
 
     fn to_json(&self) -> Value {
         self.0
             .iter()
-            .map(|figure| (figure.name.to_string(), json!(figure.value)))
+            .map(|figure| (figure.name.to_string(), json_number(figure.value)))
             .collect::<Map<_, _>>()
             .into()
     }
@@ -78,7 +85,7 @@ impl Variant {
     }
 
     /// In per cent, how much less the median is than that of `other`.
-    pub fn loss_percent(&self, other: &Self, name: &str) -> Option<f64> {
+    fn loss_percent(&self, other: &Self, name: &str) -> Option<f64> {
         Some((1.0 - self.median(name)? / other.median(name)?) * 100.0)
     }
 

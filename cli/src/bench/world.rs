@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use bongsu_proto::v1;
 use bongsu_proto::v1::audience::Kind;
 use bongsu_store::Store;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::audience;
@@ -30,6 +31,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked whether a broadcast has ended. Its end is told by the database, so this costs no precision.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same where it is not told, so that it decides how precise it is.
+const LOOK_FOR_OPEN: Duration = Duration::from_millis(50);
+/// Connections that the callers of one-user broadcasts share.
+const CALLER_CONNECTIONS: usize = 8;
 
 #[derive(Debug)]
 pub struct World {
@@ -69,8 +74,7 @@ impl World {
         let stack = Stack::start(options).await?;
         let store = Store::new(stack.database_url(), CONNECTIONS, "bongsu bench")?;
         let provider = Provider::new(stack.provider_sim.url())?;
-        let address: Address = stack.intake.url().parse().map_err(anyhow::Error::msg)?;
-        let intake = Client::connect(&address, CALL_TIMEOUT, "it is a process of this run").await?;
+        let intake = connect(&stack).await?;
         let mut world = Self { provider, store, conditions, devices, output, intake, stack, _logs: logs };
         world.import(devices).await?;
         Ok(world)
@@ -127,6 +131,38 @@ impl World {
         }
     }
 
+    /// Connections for callers that are not to wait for each other.
+    pub async fn connections(&self) -> anyhow::Result<Vec<Client>> {
+        let mut clients = Vec::new();
+        for _ in 0..CALLER_CONNECTIONS {
+            clients.push(connect(&self.stack).await?);
+        }
+        Ok(clients)
+    }
+
+    /// Waits until no broadcast is open, and says when that was seen.
+    pub async fn none_open(&self) -> anyhow::Result<SystemTime> {
+        let request = v1::ListBroadcastsRequest {
+            states: [
+                v1::BroadcastState::Accepted,
+                v1::BroadcastState::FanningOut,
+                v1::BroadcastState::Delivering,
+            ]
+            .map(i32::from)
+            .to_vec(),
+            page_size: 1,
+            ..Default::default()
+        };
+        loop {
+            let answer =
+                self.intake.broadcasts().list_broadcasts(request.clone()).await.context("ListBroadcasts")?;
+            if answer.into_inner().broadcasts.is_empty() {
+                return Ok(SystemTime::now());
+            }
+            tokio::time::sleep(LOOK_FOR_OPEN).await;
+        }
+    }
+
     /// Where the simulator takes pushes, as senders write it.
     pub fn webhook(&self) -> String {
         format!("{}={}", crate::stack::PROVIDER, self.stack.push_url())
@@ -146,10 +182,29 @@ impl World {
         ])
     }
 
+    /// Says what comes next.
+    pub fn note_run(&self, n: u32, what: &str) {
+        self.output.note(&format!("run {n} of {}: {what} …", self.conditions.repeat));
+    }
+
+    /// What a report says about how it was made.
+    pub fn conditions_json(&self) -> serde_json::Value {
+        let mut object = json!(self.conditions);
+        object["devices"] = json!(self.devices);
+        object["optimised"] = json!(!cfg!(debug_assertions));
+        object["cores"] = json!(std::thread::available_parallelism().map_or(0, usize::from));
+        object
+    }
+
     pub async fn stop(self) {
         self.store.close().await;
         self.stack.stop(Vec::new()).await;
     }
+}
+
+async fn connect(stack: &Stack) -> anyhow::Result<Client> {
+    let address: Address = stack.intake.url().parse().map_err(anyhow::Error::msg)?;
+    Ok(Client::connect(&address, CALL_TIMEOUT, "it is a process of this run").await?)
 }
 
 /// Creates a broadcast, for callers on connections of their own.

@@ -1,0 +1,59 @@
+//! `bongsu bench burst`: how soon everybody is told, with a provider as slow and as unreliable as they are.
+
+use super::options::{Defaults, Options};
+use super::report::{Figures, Report, Variant};
+use super::world::{Accepted, World};
+use super::{audience, everyone, measure};
+use crate::output::Output;
+
+/// Part of the devices that are told fast: the rest was answered 503 at first, or waits behind those.
+const MOST: f64 = 0.95;
+const DEFAULTS: Defaults =
+    Defaults { latency_ms: 30, jitter_ms: 10, transient: 0.03, in_flight: Some(1_024) };
+
+/// One broadcast to 10,000 devices: the time until 95 % have it, and until everything is final
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Devices that are to be notified
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    devices: u64,
+
+    #[command(flatten)]
+    pub options: Options,
+}
+
+pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
+    let mut world = World::start(args.options.resolve(DEFAULTS)?, args.devices, output).await?;
+    let mut product = Variant::new("bongsu", "BONGSU");
+    for n in 1..=world.conditions.repeat {
+        world.note_run(n, "the broadcast");
+        product.add(burst(&mut world).await?);
+    }
+    let conditions = world.conditions_json();
+    world.stop().await;
+    Ok(Report::new("burst", conditions, vec![product], Figures::default()))
+}
+
+async fn burst(world: &mut World) -> anyhow::Result<Figures> {
+    let devices = world.devices;
+    let most = (devices as f64 * MOST).ceil() as u64;
+    let measured = measure::measure(world, async |world| {
+        let accepted: Accepted = world.create(audience::everyone()).await?;
+        // The simulator notes the moment; looking for it would find it late.
+        let (then, ended) = tokio::try_join!(world.provider.accepted(most), everyone::wait(world, accepted))?;
+        Ok((then, ended))
+    })
+    .await?;
+    let (then, ended) = &measured.outcome;
+    let most_at = then.last_accepted_unix_ms.map(|at| at as f64 - everyone::unix_ms(ended.accepted.at));
+    let mut figures = Figures::default();
+    figures.put("accepted_95_percent_s", "from answer to 95 % accepted, s", most_at.map(|ms| ms / 1e3));
+    figures.put("total_s", "from answer to everything final, s", ended.total_s()?);
+    figures.put("accept_ms", "accept, ms", ended.accepted.took.as_secs_f64() * 1e3);
+    let first = measured.stats.first_accepted_unix_ms;
+    let first = first.map(|at| at as f64 - everyone::unix_ms(ended.accepted.at));
+    figures.put("first_accepted_ms", "from answer to first acceptance, ms", first);
+    measured.put_totals(&mut figures);
+    ended.put_books(&mut figures, devices, &measured.stats)?;
+    Ok(figures)
+}

@@ -1,0 +1,93 @@
+//! `bongsu bench small`: many broadcasts to one user each, as services send them.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::ensure;
+
+use super::callers::{Callers, Calls};
+use super::everyone::unix_ms;
+use super::measure::measure;
+use super::options::{Defaults, Options};
+use super::report::{Figures, Report, Variant};
+use super::world::World;
+use crate::output::Output;
+
+/// One-user broadcasts from many callers: how many are accepted in a second, how long callers wait, how fast they are done
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Calls begun in a second [default: as many as go]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: Option<u32>,
+
+    /// For how long
+    #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+
+    /// Calls under way at most
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    callers: u32,
+
+    /// Users, of one device each, among whom they are sent
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    devices: u64,
+
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What there was to see.
+#[derive(Debug)]
+struct Sent {
+    calls: Calls,
+    /// When none of them was open any more.
+    done_at: SystemTime,
+}
+
+pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
+    let mut world = World::start(args.options.resolve(Defaults::default())?, args.devices, output).await?;
+    let mut product = Variant::new("bongsu", "BONGSU");
+    for n in 1..=world.conditions.repeat {
+        world.note_run(n, "broadcasts to one user each");
+        product.add(small(&mut world, args).await?);
+    }
+    let mut conditions = world.conditions_json();
+    conditions["rate"] = args.rate.into();
+    conditions["seconds"] = args.seconds.into();
+    conditions["callers"] = args.callers.into();
+    world.stop().await;
+    Ok(Report::new("small", conditions, vec![product], Figures::default()))
+}
+
+async fn small(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
+    let callers = Callers {
+        count: args.callers,
+        rate: args.rate.map(f64::from),
+        length: Duration::from_secs(args.seconds),
+        users: args.devices,
+        seed: world.conditions.seed,
+    };
+    let measured = measure(world, async |world| {
+        let calls = callers.call(&world.connections().await?).await?;
+        Ok(Sent { calls, done_at: world.none_open().await? })
+    })
+    .await?;
+    let Sent { calls, done_at } = &measured.outcome;
+    let created = calls.calls.len() as u64;
+    let accepted = measured.stats.accepted;
+    ensure!(
+        accepted == created,
+        "{created} broadcasts were created, and {accepted} accepted by the provider"
+    );
+    let broken = world.store.broken_invariants().await?;
+    ensure!(broken.is_empty(), "the books do not balance: {broken:?}");
+
+    let mut figures = Figures::default();
+    calls.put_accept(&mut figures);
+    let whole_s = (unix_ms(*done_at) - unix_ms(calls.began)) / 1e3;
+    figures.put("completed_per_s", "broadcasts completed, per s", created as f64 / whole_s);
+    calls.put_latency(&mut figures, &world.provider.first_acceptances().await?);
+    measured.put_steady(&mut figures, created);
+    figures.count("created", "broadcasts created", created);
+    measured.put_totals(&mut figures);
+    Ok(figures)
+}
