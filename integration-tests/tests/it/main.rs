@@ -13,6 +13,7 @@ mod world;
 mod accept_once;
 mod at_most_once;
 mod bad_devices;
+mod bench;
 mod chaos;
 mod connection_faults;
 mod database_faults;

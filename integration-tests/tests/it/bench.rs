@@ -1,0 +1,95 @@
+//! The benchmark counts what it says that it counts. How fast anything is depends on the machine and is not looked at.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::processes::BONGSU;
+
+fn bench(arguments: &[&str]) -> Value {
+    let bench = Command::new(BONGSU)
+        .arg("bench")
+        .args(arguments)
+        .args(["--json", "--allow-debug"])
+        .env_remove("BONGSU_DATABASE_URL")
+        .output()
+        .unwrap();
+    assert!(bench.status.success(), "{}", String::from_utf8_lossy(&bench.stderr));
+    serde_json::from_slice(&bench.stdout).expect("one object on stdout")
+}
+
+fn number(figures: &Value, name: &str) -> f64 {
+    figures[name].as_f64().unwrap_or_else(|| panic!("no {name} in {figures}"))
+}
+
+#[test]
+fn sustained_accounts_for_every_device_and_every_call_of_the_bare_loop() {
+    let report = bench(&["sustained", "--devices", "2000", "--in-flight", "32", "--repeat", "2"]);
+    assert_eq!(report["scenario"], "sustained");
+    assert_eq!(
+        (&report["conditions"]["devices"], &report["conditions"]["in_flight"]),
+        (&2_000.into(), &32.into())
+    );
+    let runs = report["variants"]["bongsu"]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        for count in ["calls", "accepted", "sent"] {
+            assert_eq!(run[count], 2_000, "{count}: {run}");
+        }
+        for count in ["duplicates", "dead", "lost"] {
+            assert_eq!(run[count], 0, "{count}: {run}");
+        }
+        let rate = 2_000.0 / number(run, "total_s");
+        assert!((number(run, "end_to_end_per_s") / rate - 1.0).abs() < 1e-6, "{run}");
+        assert!(number(run, "flush_p50_ms") <= number(run, "flush_p99_ms"), "{run}");
+        assert!((0.0..=100.0).contains(&number(run, "hot_percent")), "{run}");
+        assert!(number(run, "sender_1_peak_mb") > 1.0 && number(run, "accept_ms") > 0.0, "{run}");
+    }
+    let totals = [0, 1].map(|n| number(&runs[n], "total_s"));
+    let median = number(&report["variants"]["bongsu"]["median"], "total_s");
+    assert!((median - totals[0].midpoint(totals[1])).abs() < 1e-9, "{median} of {totals:?}");
+    let bare = &report["variants"]["bare_loop"]["median"];
+    assert_eq!(
+        (&bare["calls"], &bare["not_accepted"]),
+        (&2_200.into(), &0.into()),
+        "with a tenth to warm up"
+    );
+    assert!(number(bare, "steady_per_s") > 0.0);
+}
+
+#[test]
+fn small_sends_each_broadcast_to_its_one_user() {
+    let report = bench(&[
+        "small",
+        "--rate",
+        "50",
+        "--seconds",
+        "1",
+        "--callers",
+        "4",
+        "--devices",
+        "100",
+        "--senders",
+        "2",
+    ]);
+    let run = &report["variants"]["bongsu"]["runs"][0];
+    let created = number(run, "created");
+    assert!((1.0..=50.0).contains(&created), "{run}");
+    assert_eq!(
+        (&run["calls"], &run["accepted"], &run["duplicates"]),
+        (&run["created"], &run["created"], &0.into())
+    );
+    assert!(number(run, "accept_p50_ms") <= number(run, "accept_p99_ms"), "{run}");
+    assert!(number(run, "latency_p50_ms") <= number(run, "latency_p99_ms"), "{run}");
+    assert!(number(run, "latency_p99_ms") <= number(run, "latency_max_ms"), "{run}");
+    assert!(number(run, "calls_per_s") >= number(run, "completed_per_s"), "{run}");
+    assert!(number(run, "sender_2_peak_mb") > 1.0, "each sender is measured");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_build_without_optimisation_is_refused_unless_asked_for() {
+    let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
+    assert!(!bench.status.success());
+    assert!(String::from_utf8_lossy(&bench.stderr).contains("--release"));
+}
