@@ -9,8 +9,8 @@ use super::observe::Observer;
 use super::provider::metrics;
 use super::quantile::Histogram;
 use super::report::Figures;
-use super::steady::{Sample, steady};
-use super::world::World;
+use super::steady::{Sample, steady, whole};
+use super::world::{SIMULATOR, World};
 use crate::stack::Process;
 
 /// What the senders measure of themselves: the metric, and its name and label here.
@@ -110,6 +110,15 @@ impl<T> Measured<T> {
     /// Of the whole run: what the server wrote, how long the senders' statements took, memory, and what the provider
     /// counted.
     pub fn put_totals(&self, figures: &mut Figures) {
+        let whole = whole(&self.samples);
+        // Of ours: the simulator is the provider's.
+        let ours = |nth: &usize| self.watched[*nth].name != SIMULATOR;
+        let cpu = whole
+            .as_ref()
+            .map(|whole| (0..self.watched.len()).filter(ours).map(|nth| whole.cpu_us_each(nth)).sum());
+        figures.put("whole_cpu_us", "CPU µs each, whole run: senders, intake, Postgres", cpu);
+        let wal = whole.as_ref().map(|whole| whole.wal_bytes_each());
+        figures.put("whole_wal_bytes", "WAL bytes each, whole run", wal);
         self.put_load(figures);
         self.put_sender_times(figures);
         for (watched, peak) in self.watched.iter().zip(&self.peak_bytes) {

@@ -179,9 +179,9 @@ fn json_number(value: Option<f64>) -> Value {
     }
 }
 
-/// `devices 1000, in_flight 512`.
+/// `devices 1000, in_flight 512`, without what was not given.
 fn told(conditions: &Value) -> String {
-    let pairs = conditions.as_object().into_iter().flatten();
+    let pairs = conditions.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     pairs.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 

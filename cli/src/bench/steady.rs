@@ -42,6 +42,11 @@ impl Window {
     }
 }
 
+/// From the first sample to the last.
+pub fn whole(samples: &[Sample]) -> Option<Window> {
+    between(samples.first()?, samples.last()?)
+}
+
 /// The widest window between samples that lies within the steady part of `total` pieces of work; none where the work was
 /// done too fast for two samples there.
 pub fn steady(samples: &[Sample], total: u64) -> Option<Window> {
@@ -51,6 +56,10 @@ pub fn steady(samples: &[Sample], total: u64) -> Option<Window> {
     };
     let first = samples.iter().find(within)?;
     let last = samples.iter().rfind(within)?;
+    between(first, last)
+}
+
+fn between(first: &Sample, last: &Sample) -> Option<Window> {
     (last.done > first.done && last.at_s > first.at_s).then(|| Window {
         seconds: last.at_s - first.at_s,
         done: last.done - first.done,
@@ -81,6 +90,13 @@ mod tests {
         assert!((window.seconds - 0.2).abs() < 1e-9 && (window.per_second() - 300.0).abs() < 1e-6);
         assert!((window.cpu_us_each(0) - 20_000.0 / 60.0).abs() < 1e-6, "{}", window.cpu_us_each(0));
         assert!(window.cpu_us_each(1).is_nan(), "nobody of that number was watched");
+    }
+
+    #[test]
+    fn the_whole_has_start_and_end() {
+        let window = whole(&samples(&[0, 5, 50, 100, 100])).expect("something was done");
+        assert_eq!((window.done, window.wal_bytes), (100, 700));
+        assert_eq!((whole(&samples(&[3, 3])), whole(&[])), (None, None));
     }
 
     #[test]

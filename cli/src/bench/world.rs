@@ -25,6 +25,8 @@ const POSTGRES_SETTINGS: [(&str, &str); 2] = [("shared_buffers", "1GB"), ("max_w
 const LOG_FILTER: &str = "info,sqlx=warn";
 /// Our own connections: a look at a time, and one to spare.
 const CONNECTIONS: u32 = 2;
+/// What the provider is called where processes are told apart.
+pub const SIMULATOR: &str = "simulator";
 /// How long a call to the intake may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long senders may take to drain.
@@ -177,7 +179,7 @@ impl World {
         let postmaster = self.stack.postgres().and_then(|postgres| postgres.postmaster_pid());
         Ok([
             process("intake", self.stack.intake.pid(), false)?,
-            process("simulator", self.stack.provider_sim.pid(), false)?,
+            process(SIMULATOR, self.stack.provider_sim.pid(), false)?,
             process("postgres", postmaster, true)?,
         ])
     }
