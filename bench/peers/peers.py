@@ -36,13 +36,13 @@ PEERS = {
         "node",
         "graphile_worker.mjs",
         "select exists(select from graphile_worker._private_jobs)",
-        {"processes": 1, "pool": 10, "local_queue": 1000, "complete_delay_ms": 0, "http": "h1", "enqueue": "sql"},
+        {"processes": 1, "pool": 10, "local_queue": 1000, "complete_delay_ms": 250, "enqueue": "sql"},
     ),
     "pg-boss": Peer(
         "node",
         "pg_boss.mjs",
         "select exists(select from pgboss.job where state <> 'completed')",
-        {"processes": 1, "pool": 10, "batch_size": 64, "partition": False, "http": "h1"},
+        {"processes": 1, "pool": 10, "batch_size": 128, "partition": True},
     ),
     "procrastinate": Peer(
         "python",
