@@ -48,14 +48,14 @@ PEERS = {
         "python",
         "procrastinate_peer.py",
         "select exists(select from procrastinate_jobs where status <> 'succeeded')",
-        {"processes": 1, "workers": 4, "pool": 10, "delete_jobs": "never", "http": "aiohttp", "loop": "asyncio"},
+        {"processes": 2, "workers": 4, "pool": 20, "delete_jobs": "never", "http": "aiohttp", "loop": "uvloop"},
     ),
     "graphile-worker-rs": Peer(
         "rust",
         "graphile-worker-rs",
         "select exists(select from graphile_worker._private_jobs)",
-        {"processes": 1, "pool": 10, "local_queue": 5000, "queue_count": 1, "complete_delay_ms": 5, "http": "h2c",
-         "threads": 1},
+        {"processes": 1, "pool": 10, "local_queue": 1000, "queue_count": 4, "complete_delay_ms": 5, "http": "h2c",
+         "threads": 2},
     ),
     "loop": Peer(
         "python",

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use graphile_worker::{
-    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, TaskHandler, WorkerContext, WorkerOptions,
+    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RefetchDelayConfig, TaskHandler, WorkerContext,
+    WorkerOptions,
 };
 use reqwest::Client;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CHUNK: usize = 10_000;
 /// What the simulator lets one HTTP/2 connection carry.
 const MAX_STREAMS: usize = 250;
+/// How long a local queue waits after it found almost nothing.
+const REFETCH_DELAY: Duration = Duration::from_millis(100);
 /// The text is the same for everybody: a job carries the token alone, which is kinder to a queue than repeating the text.
 const NOTIFICATION: &str = r#"{"broadcast_id":"peers","title":"The beacon is lit","body":"Fire on the southern ridge: five fires, all the way to the capital.","data":{}}"#;
 
@@ -114,8 +117,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn options(bench: &Bench) -> Result<WorkerOptions, Box<dyn Error>> {
     let settings = &bench.settings;
     let delay = Duration::from_millis(settings.complete_delay_ms);
-    let queue =
-        LocalQueueConfig::default().with_size(settings.local_queue).with_queue_count(settings.queue_count);
+    // While only retries are left to wait for, a local queue without this asks Postgres again and again without a pause.
+    let refetch_delay = RefetchDelayConfig::default().with_duration(REFETCH_DELAY).with_threshold(10);
+    let queue = LocalQueueConfig::default()
+        .with_size(settings.local_queue)
+        .with_queue_count(settings.queue_count)
+        .with_refetch_delay(refetch_delay);
     Ok(WorkerOptions::default()
         .database_url("postgres:///") // the rest is in PGHOST, PGUSER and PGDATABASE
         .max_pg_conn(settings.pool)
