@@ -15,7 +15,7 @@ use crate::provider::webhook::Endpoint;
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7081);
 /// Beside the calls under way, answers that wait for their flush.
-const UNRECORDED_SPARE: u32 = 1_000;
+const UNRECORDED_SPARE: u32 = 2_000;
 /// A lease is renewed this many times before calls under it have to stop.
 const RENEWALS: u32 = 2;
 /// Leases are renewed every fifth of their length, but never more seldom than this: it is also how long a sender leaves
@@ -69,7 +69,7 @@ pub struct Config {
     pub in_flight: u32,
 
     /// Calls started and not yet recorded, over all providers, at most: as many can be made again after a crash [default:
-    /// what is under way to all providers, and 1000]
+    /// what is under way to all providers, and 2000]
     #[arg(long, env = "BONGSU_UNRECORDED", value_name = "N")]
     pub unrecorded: Option<u32>,
 

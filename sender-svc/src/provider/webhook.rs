@@ -196,8 +196,10 @@ fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<Full<Bytes>> {
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-    // Digits and a dash.
-    if let Ok(key) = HeaderValue::from_str(key) {
+    // Digits and a dash, so always a header's value.
+    if let Ok(mut key) = HeaderValue::from_str(key) {
+        // It never comes again: kept out of the compression's table (RFC 7541, section 6.2.3), where it would push out what does.
+        key.set_sensitive(true);
         headers.insert(IDEMPOTENCY_KEY, key);
     }
     request
