@@ -346,7 +346,7 @@ mod tests {
     fn one_provider_that_hangs_cannot_hold_what_the_others_need() {
         let mut config = config();
         config.webhooks.push("other=https://other.example".parse().expect("valid"));
-        assert_eq!(config.limits().unrecorded, 2 * 512 + 1_000);
+        assert_eq!(config.limits().unrecorded, 2 * 512 + 2_000);
         config.unrecorded = Some(1_023);
         let error = config.validate().expect_err("too few").to_string();
         assert!(error.contains("--unrecorded") && error.contains("1024"), "{error}");
