@@ -167,6 +167,8 @@ impl Machine {
         };
         self.model.broadcasts.insert(broadcast.id, Broadcast { at_most_once, ..Broadcast::default() });
         self.learn(broadcast.id).await;
+        // One to devices that cannot be reached ends as it is accepted.
+        self.note_final().await;
         Ok(())
     }
 
