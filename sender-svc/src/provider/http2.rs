@@ -2,7 +2,8 @@
 //! when it is gone.
 //!
 //! Everything else uses reqwest. Here its layers (a pool that is locked for each call, redirects, boxed services and bodies)
-//! were measured to cost more than the call itself: docs/benchmarks.md.
+//! count: in a prototype with everything else alike, 36,000 deliveries a second with reqwest were 56,000 and more with hyper's
+//! connections.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

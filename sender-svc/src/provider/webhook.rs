@@ -104,13 +104,16 @@ impl Webhook {
         // Before the call's own time-out, so that it is known that nothing was sent.
         let connect_timeout = CONNECT_TIMEOUT.min(timeout * 3 / 4);
         let connections = in_flight.div_ceil(STREAMS_PER_CONNECTION);
-        let client = if endpoint.h2c {
+        // Credentials in the URL are a header that reqwest makes of them.
+        let plain = endpoint.url.username().is_empty() && endpoint.url.password().is_none();
+        let client = if endpoint.h2c && plain {
             let uri: Uri = endpoint.url.as_str().parse().context("the address of the webhook")?;
             Client::Http2 { connections: Connections::new(uri.clone(), connections, connect_timeout), uri }
         } else {
-            let count = if endpoint.url.scheme() == "https" { connections } else { 1 };
+            let http2 = endpoint.h2c || endpoint.url.scheme() == "https";
+            let count = if http2 { connections } else { 1 };
             let client = || {
-                reqwest::Client::builder()
+                let mut builder = reqwest::Client::builder()
                     .user_agent(AGENT)
                     .redirect(reqwest::redirect::Policy::none())
                     .no_proxy()
@@ -119,9 +122,11 @@ impl Webhook {
                     .pool_idle_timeout(IDLE_TIMEOUT)
                     .pool_max_idle_per_host(in_flight)
                     .http2_keep_alive_interval(KEEPALIVE.0)
-                    .http2_keep_alive_timeout(KEEPALIVE.1)
-                    .build()
-                    .context("building the HTTP client")
+                    .http2_keep_alive_timeout(KEEPALIVE.1);
+                if endpoint.h2c {
+                    builder = builder.http2_prior_knowledge();
+                }
+                builder.build().context("building the HTTP client")
             };
             let clients = (0..count).map(|_| client()).collect::<anyhow::Result<_>>()?;
             Client::Reqwest(ReqwestClient { url: endpoint.url, clients, turns: Turns::new(count) })
@@ -271,6 +276,18 @@ mod tests {
         for bad in ["", "push.example", "ftp://push.example", "http://"] {
             let error = bad.parse::<Endpoint>().expect_err(bad);
             assert!(format!("{error:#}").contains(bad), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_the_url_of_an_h2c_webhook_are_left_to_the_client_that_sends_them() {
+        for (url, own) in
+            [("h2c://push.example", true), ("h2c://u:p@push.example", false), ("h2c://u@push.example", false)]
+        {
+            let endpoint = url.parse().expect("an endpoint");
+            bongsu_ops::telemetry::install_crypto();
+            let webhook = Webhook::new(endpoint, 1, Duration::from_secs(1)).expect("a client");
+            assert_eq!(matches!(webhook.client, Client::Http2 { .. }), own, "{url}");
         }
     }
 
