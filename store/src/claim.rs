@@ -1,4 +1,4 @@
-//! Claiming batches and reading what is left to do in them.
+//! Claiming batches. What is left to do in them is read after: [`crate::due`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::broadcast::Message;
 use crate::connect::{Lane, Store};
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId};
+use crate::ids::{BatchId, BroadcastId, ProviderId, SHARD, SenderId};
 
 /// How much a sender can take for one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct LeasedBatch {
     pub size: i32,
     /// How often its lease ran out in somebody's hands.
     pub reclaims: i32,
+    /// Whether it is all there is between two devices in the deliveries of its broadcast; else it lists its devices.
+    pub ranged: bool,
 }
 
 impl LeasedBatch {
@@ -59,43 +61,6 @@ impl LeasedBatch {
     pub fn is_suspect(&self) -> bool {
         self.reclaims >= 3 && self.size > 1
     }
-}
-
-/// A delivery that waits for a call.
-#[derive(Debug)]
-pub struct DueDelivery {
-    pub batch: BatchId,
-    pub device: DeviceId,
-    pub due: Due,
-}
-
-impl DueDelivery {
-    /// Where to call; `None` where no call is to be made.
-    pub fn target(&self) -> Option<&Target> {
-        match &self.due {
-            Due::Call(target) => Some(target),
-            Due::Skip | Due::Interrupted => None,
-        }
-    }
-}
-
-/// What to do about it.
-#[derive(Debug)]
-pub enum Due {
-    /// Call the device, as it was when read.
-    Call(Target),
-    /// The device is gone, retired or without consent, and must not be called.
-    Skip,
-    /// At most once: whoever held the batch before was calling it, and nobody knows how that ended.
-    Interrupted,
-}
-
-/// Where to call.
-#[derive(Debug)]
-pub struct Target {
-    pub token: String,
-    /// Which registration of the token this is.
-    pub registered_at: OffsetDateTime,
 }
 
 /// What a sender needs to make the calls of a broadcast.
@@ -115,8 +80,8 @@ pub struct Work {
 /// A connection of its own for claims and reads.
 #[derive(Debug)]
 pub struct ClaimLane {
-    lane: Lane,
-    sender: SenderId,
+    pub(crate) lane: Lane,
+    pub(crate) sender: SenderId,
 }
 
 impl Store {
@@ -191,26 +156,6 @@ impl ClaimLane {
             .await
     }
 
-    /// What is pending in these batches, as far as they are still this sender's.
-    pub async fn read(&mut self, batches: &[BatchId]) -> Result<Vec<DueDelivery>> {
-        let ids: Vec<i64> = batches.iter().map(|b| b.0).collect();
-        let owner = self.sender.0;
-        self.lane
-            .run("read", async |connection| {
-                let mut rows =
-                    sqlx::query_file_as!(DueRow, "queries/batch_read_range.sql", SHARD, &ids, owner)
-                        .fetch_all(&mut *connection)
-                        .await?;
-                rows.extend(
-                    sqlx::query_file_as!(DueRow, "queries/batch_read_listed.sql", SHARD, &ids, owner)
-                        .fetch_all(connection)
-                        .await?,
-                );
-                Ok(rows.into_iter().map(DueRow::into_due).collect())
-            })
-            .await
-    }
-
     /// Messages and flags of these broadcasts.
     pub async fn work(&mut self, broadcasts: &[BroadcastId]) -> Result<Vec<Work>> {
         let ids: Vec<i64> = broadcasts.iter().map(|b| b.0).collect();
@@ -261,24 +206,4 @@ pub(crate) async fn release(
         .execute(connection)
         .await?;
     Ok(released.rows_affected())
-}
-
-struct DueRow {
-    batch: BatchId,
-    device: DeviceId,
-    token: Option<String>,
-    registered_at: Option<OffsetDateTime>,
-    sendable: bool,
-    interrupted: bool,
-}
-
-impl DueRow {
-    fn into_due(self) -> DueDelivery {
-        let due = match (self.token, self.registered_at) {
-            _ if self.interrupted => Due::Interrupted,
-            (Some(token), Some(registered_at)) if self.sendable => Due::Call(Target { token, registered_at }),
-            _ => Due::Skip,
-        };
-        DueDelivery { batch: self.batch, device: self.device, due }
-    }
 }

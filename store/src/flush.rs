@@ -6,6 +6,7 @@
 
 mod record;
 mod retry;
+mod sent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -143,8 +143,7 @@ impl Claimer {
             works.extend(self.engine.holdings.learn_broadcasts(&self.lane.work(&unknown).await?));
         }
         let reading = Instant::now();
-        let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
-        let due = self.lane.read(&ids).await?;
+        let due = self.lane.read(batches).await?;
         metrics::read(reading.elapsed());
         let taken = self.hold(batches, due, claim_sent + self.engine.limits.start_window());
         drop(works);

@@ -203,6 +203,7 @@ mod tests {
             rank: 0,
             size: 1,
             reclaims: 0,
+            ranged: true,
         };
         let outcomes = vec![Outcome { batch, device: DeviceId(1), verdict }];
         Flush { outcomes, closed: vec![batch], gone: vec![] }

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::retry::{self, RetryDelays};
-use super::{Flush, Flushed, Gone, Outcome, Verdict};
+use super::{Flush, Flushed, Gone, Outcome, Verdict, sent};
 use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
@@ -26,17 +26,21 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
         .iter()
         .filter(|o| locked.holds(&o.batch) || (o.verdict == Verdict::Sent && locked.exists(&o.batch)))
         .collect();
-    let delays = RetryDelays::draw(&counting);
-    let recorded = update_deliveries(tx, &counting, &delays).await?;
-    let mut flushed = Flushed {
-        recorded: recorded.len(),
-        fenced: flush.outcomes.len() - counting.len(),
-        stale: counting.len() - recorded.len(),
-        touched: BTreeSet::new(),
-    };
+    let counted = counting.len();
+    let (ranges, others) = sent::in_ranges(counting);
+    let sent = sent::update(tx, &ranges).await?;
+    let delays = RetryDelays::draw(&others);
+    let recorded = update_deliveries(tx, &others, &delays).await?;
+    let in_ranges: i32 = sent.values().sum();
+    let recorded_in_all = recorded.len() + usize::try_from(in_ranges).unwrap_or_default();
     let closed: HashSet<BatchId> =
         flush.closed.iter().filter(|batch| locked.holds(batch)).map(|batch| batch.id).collect();
-    flushed.touched = update_batches(tx, &recorded, &closed).await?;
+    let flushed = Flushed {
+        recorded: recorded_in_all,
+        fenced: flush.outcomes.len() - counted,
+        stale: counted - recorded_in_all,
+        touched: update_batches(tx, sent, &recorded, &closed).await?,
+    };
     insert_dead_letters(tx, &recorded).await?;
     retry::insert(tx, &recorded, &delays).await?;
     retire_gone(tx, &flush.gone).await?;
@@ -125,15 +129,19 @@ async fn update_deliveries<'a>(
         .collect())
 }
 
-/// Adds to the tallies and ends leases. Returns the broadcasts of which a batch is done now.
+/// Adds to the tallies, `sent` and what else was recorded, and ends leases. Returns the broadcasts of which a batch is done now.
 async fn update_batches(
     tx: &mut PgConnection,
+    sent: BTreeMap<BatchId, i32>,
     recorded: &[&Outcome],
     closed: &HashSet<BatchId>,
 ) -> Result<BTreeSet<BroadcastId>> {
     // Columns: sent, dead_attempts_exhausted, dead_unregistered, dead_rejected, expired, skipped, cancelled, unconfirmed,
     // retried.
     let mut tallies: BTreeMap<BatchId, [i32; 9]> = closed.iter().map(|id| (*id, [0; 9])).collect();
+    for (id, n) in sent {
+        tallies.entry(id).or_default()[0] += n;
+    }
     for outcome in recorded {
         let column = match &outcome.verdict {
             Verdict::Sent => 0,

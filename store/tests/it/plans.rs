@@ -17,6 +17,9 @@ const GROWTH: u64 = 2;
 /// … and so many more in any case.
 const SLACK: u64 = 100;
 
+/// What is read of the batches that were claimed, and where to call.
+const READS: [&str; 4] = ["batch_read_range", "batch_read_listed", "target_range", "target_listed"];
+
 #[tokio::test]
 async fn once_the_tables_are_analysed_every_lane_reads_its_work_and_nothing_else() {
     survey().await.never_flips(&all(On::Lane), Seen::fresh);
@@ -29,7 +32,7 @@ async fn once_large_tables_are_analysed_the_pool_reads_what_was_asked_for_and_no
 
 #[tokio::test]
 async fn reads_and_the_search_for_ended_broadcasts_never_flip_unless_analysed_when_empty() {
-    let names = ["batch_read_range", "batch_read_listed", "sweep_ended"];
+    let names = [&READS[..], &["sweep_ended"]].concat();
     survey().await.never_flips(&names, |seen| seen.full() && !seen.beside(&EMPTY));
 }
 
@@ -40,7 +43,7 @@ async fn the_claim_never_flips() {
 
 #[tokio::test]
 async fn the_read_never_flips() {
-    survey().await.never_flips(&["batch_read_range", "batch_read_listed"], Seen::full);
+    survey().await.never_flips(&READS, Seen::full);
 }
 
 #[tokio::test]

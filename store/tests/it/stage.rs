@@ -113,8 +113,7 @@ impl Sender {
     }
 
     pub async fn read(&self, batches: &[LeasedBatch]) -> Vec<DueDelivery> {
-        let ids: Vec<_> = batches.iter().map(|b| b.id).collect();
-        self.store.claim_lane(self.id).read(&ids).await.unwrap()
+        self.store.claim_lane(self.id).read(batches).await.unwrap()
     }
 
     pub async fn flush(&self, flush: Flush) -> Flushed {

@@ -36,8 +36,12 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat
     Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now()") 9,
     // shard, batches, sender
-    Lane "batch_read_range"   ("0, '{11}', me()") 500,
-    Lane "batch_read_listed"  ("0, '{25}', me()") 100,
+    Lane "batch_read_range"   ("0, '{11}', me()") 1,
+    Lane "batch_read_listed"  ("0, '{25}', me()") 1,
+    // shard, batches, providers, first and last devices
+    Lane "target_range"       ("0, '{11, 12}', '{1, 1}', '{5001, 5501}', '{5500, 6000}'") 2,
+    // shard, batch and device of each delivery
+    Lane "target_listed"      ("0, repeated(25::bigint, 100), ids(5001, 5100)") 100,
     // shard, sender, batches, epochs, lease
     Lane "lease_renew"        ("0, me(), '{11, 12, 25}', '{1, 1, 1}', 20") 3,
     // shard, sender, batches kept, epochs
@@ -47,6 +51,9 @@ pub const STATEMENTS: &[Statement] = statements! {
     Lane "broadcast_flags"    ("ARRAY[at_work(), ended(), paused()]") 2,
     // shard, sender, batches
     Lane "flush_lock"         ("0, me(), '{11, 12, 25}'") 3,
+    // shard, batches, broadcasts, providers, attempts, first and last devices, bits
+    Lane "flush_sent"         ("0, '{11, 12}', repeated(at_work(), 2), '{1, 1}', '{1, 1}', '{5001, 5501}', '{5500, 6000}',
+                                repeated(decode(repeat('ff', 63), 'hex'), 2)") 2,
     // shard, broadcasts, providers, devices, attempts before, states, reasons, waits, codes, attempts
     Lane "flush_deliveries"   ("0, repeated(at_work(), 500), repeated(1, 500), ids(5001, 5500), repeated(0, 500),
                                 repeated('sent'::text, 500)::delivery_state[], repeated(NULL::text, 500)::dead_reason[],
