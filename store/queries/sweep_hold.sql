@@ -1,4 +1,5 @@
--- Takes the batches that nobody works on, of paused broadcasts, out of the queue: left in it, claims would read past them.
+-- Takes the batches that nobody works on, of broadcasts that are paused or have ended, out of the queue: left in it, claims
+-- would read past them. Those of ended ones are settled from there, which takes longer.
 WITH idle AS MATERIALIZED (
     SELECT b.id
     FROM broadcast br
@@ -10,7 +11,7 @@ WITH idle AS MATERIALIZED (
         LIMIT $2
         FOR UPDATE OF b SKIP LOCKED
     ) AS b
-    WHERE br.settled_at IS NULL AND br.paused AND br.expires_at > now()
+    WHERE br.settled_at IS NULL AND (br.paused OR br.state = 'cancelling' OR br.expires_at <= now())
 )
 UPDATE batch b
 SET state = 'held', lease_owner = NULL, lease_expires_at = NULL,

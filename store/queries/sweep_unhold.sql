@@ -10,6 +10,7 @@ WITH idle AS MATERIALIZED (
         FOR UPDATE OF b SKIP LOCKED
     ) AS b
     WHERE br.settled_at IS NULL AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
+      AND br.expires_at > now()
 )
 UPDATE batch b
 SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,

@@ -39,8 +39,8 @@ impl Store {
 }
 
 impl SweepLane {
-    /// Settles some unleased batches of cancelled and expired broadcasts, holds those of paused ones and offers those of
-    /// resumed ones, and completes broadcasts with nothing left to do.
+    /// Settles some unleased batches of cancelled and expired broadcasts, holds the rest of them and those of paused ones,
+    /// offers those of resumed ones, and completes broadcasts with nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
         let (batches, settled) = self.settle().await?;
         let moved = self.lane.run("hold", async |connection| hold_and_offer(connection).await).await?;
@@ -87,7 +87,7 @@ impl SweepLane {
     }
 }
 
-/// Batches of paused broadcasts leave the queue, those of resumed ones come back. Returns the larger of both numbers.
+/// Batches of paused and ended broadcasts leave the queue, those of resumed ones come back. Returns the larger of both numbers.
 pub(crate) async fn hold_and_offer(connection: &mut PgConnection) -> Result<u64> {
     let held =
         sqlx::query_file!("queries/sweep_hold.sql", SHARD, STEP_HOLD).execute(&mut *connection).await?;
