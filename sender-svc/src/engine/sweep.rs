@@ -15,7 +15,9 @@ const EVERY: Duration = Duration::from_millis(800);
 /// Partitions are looked after this often.
 const HOURLY: Duration = Duration::from_secs(3_600);
 /// Broadcasts completed in one statement at most.
-const MOST: usize = 100;
+const MOST: usize = 500;
+/// Between two completions: a broadcast of many batches asks with each of its flushes, and each look is planned anew.
+const COMPLETE_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs until the flush, which holds the other end of `touched`, has ended.
 pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<BroadcastId>) {
@@ -24,12 +26,18 @@ pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<Broadca
     let mut next = Instant::now() + EVERY;
     let mut hourly = Instant::now();
     let mut ids = Vec::new();
+    let mut complete_next = Instant::now();
     loop {
+        let closed = async {
+            tokio::time::sleep_until(complete_next).await;
+            touched.recv_many(&mut ids, MOST).await
+        };
         let result = tokio::select! {
-            n = touched.recv_many(&mut ids, MOST) => {
+            n = closed => {
                 if n == 0 {
                     return;
                 }
+                complete_next = Instant::now() + COMPLETE_EVERY;
                 let distinct: Vec<_> = ids.drain(..).collect::<BTreeSet<_>>().into_iter().collect();
                 complete(&engine, &distinct).await
             }
