@@ -3,20 +3,22 @@
 //!
 //! Everything else uses reqwest. Here its layers (a pool that is locked for each call, redirects, boxed services and bodies)
 //! count: in a prototype with everything else alike, 36,000 deliveries a second with reqwest were 56,000 and more with hyper's
-//! connections.
+//! connections. Those start a task and a channel for each call; with h2 itself, the call waits for its own answer.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, RecvStream};
+use hyper::body::{Body, Frame};
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use tower::Service as _;
 
@@ -27,8 +29,25 @@ use super::webhook::{IDLE_TIMEOUT, KEEPALIVE};
 const TRIES: usize = 3;
 /// Streams that we gave up and the peer has not noticed: more, and the connection ends. All may time out at once.
 const MOST_RESET_STREAMS: usize = 1_024;
+/// Of answers that are not read at once, a peer may send us so much: one, and all of a connection. No answer is longer than what
+/// is read of it.
+const WINDOWS: (u32, u32) = (1 << 16, 1 << 22);
+/// Headers of an answer may take so much.
+const HEADER_BYTES: u32 = 1 << 14;
 
-type Connection = SendRequest<Full<Bytes>>;
+/// One connection; each call has its own of these.
+#[derive(Debug, Clone)]
+struct Connection {
+    calls: SendRequest<Bytes>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// It takes no more calls.
+    ended: AtomicBool,
+}
+
 type Opening = Shared<BoxFuture<'static, Result<Connection, Arc<str>>>>;
 
 /// Connections to one address.
@@ -81,16 +100,17 @@ impl Connections {
         Self { target, connector, slots, turns: Turns::new(count.max(1)) }
     }
 
-    /// Sends what `request` makes, now, and waits for the head of the answer.
+    /// Sends what `request` makes with this body, now, and waits for the head of the answer.
     pub async fn send(
         &self,
         now: Instant,
-        request: impl Fn() -> Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, NoAnswer> {
+        request: impl Fn() -> Request<()>,
+        body: &Bytes,
+    ) -> Result<Response<AnswerBody>, NoAnswer> {
         let mut tries = 1;
         loop {
             let turn = self.turns.take(now);
-            let failure = match self.attempt(now, turn, &request).await {
+            let failure = match self.attempt(now, turn, request(), body.clone()).await {
                 Ok(response) => {
                     self.turns.works(turn);
                     return Ok(response);
@@ -111,30 +131,34 @@ impl Connections {
         &self,
         now: Instant,
         turn: usize,
-        request: &impl Fn() -> Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, NoAnswer> {
-        let mut connection = self.connection(now, turn).await.map_err(|cause| NoAnswer {
+        request: Request<()>,
+        body: Bytes,
+    ) -> Result<Response<AnswerBody>, NoAnswer> {
+        let connection = self.connection(now, turn).await.map_err(|cause| NoAnswer {
             stage: Stage::Unsent,
             again: false,
             cause: cause.to_string(),
         })?;
-        connection.try_send_request(request()).await.map_err(|mut failure| {
-            let cause = innermost(failure.error());
-            if failure.take_message().is_some() {
-                return NoAnswer { stage: Stage::Unsent, again: true, cause };
-            }
-            match refusal(failure.error()) {
+        let answer = connection.begin(request, body).await.map_err(|error| {
+            // It is going away: whoever comes next opens another.
+            connection.state.ended.store(true, Ordering::Relaxed);
+            NoAnswer { stage: Stage::Unsent, again: true, cause: innermost(&error) }
+        })?;
+        let answer = answer.await.map_err(|error| {
+            let cause = innermost(&error);
+            match refusal(&error) {
                 Some(Refusal { harmless }) => NoAnswer { stage: Stage::Refused, again: harmless, cause },
                 None => NoAnswer { stage: Stage::Unknown, again: false, cause },
             }
-        })
+        })?;
+        Ok(answer.map(AnswerBody))
     }
 
     async fn connection(&self, now: Instant, turn: usize) -> Result<Connection, Arc<str>> {
         let slot = &self.slots[turn];
         let opening = match &mut *lock(slot) {
             // One that was idle for long may have been forgotten by a box on the way.
-            Slot::Open { connection, used } if !connection.is_closed() && now < *used + IDLE_TIMEOUT => {
+            Slot::Open { connection, used } if !connection.has_ended() && now < *used + IDLE_TIMEOUT => {
                 *used = now;
                 return Ok(connection.clone());
             }
@@ -163,17 +187,86 @@ fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
 
 async fn open(mut connector: HttpConnector, target: Uri) -> Result<Connection, Arc<str>> {
     let stream = connector.call(target).await.map_err(|error| Arc::from(innermost(&error)))?;
-    let (connection, driver) = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEPALIVE.0)
-        .keep_alive_timeout(KEEPALIVE.1)
+    let (calls, mut driver) = h2::client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_header_list_size(HEADER_BYTES)
         .max_concurrent_reset_streams(MOST_RESET_STREAMS)
-        .handshake(stream)
+        .handshake(stream.into_inner())
         .await
         .map_err(|error| Arc::from(innermost(&error)))?;
+    let state = Arc::<State>::default();
+    let watched = Arc::downgrade(&state);
+    let pings = driver.ping_pong();
     // It ends with the last use of the connection; what went wrong is told to each call.
-    tokio::spawn(driver);
-    Ok(connection)
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = driver => {}
+            () = until_silent(pings, &watched) => {}
+        }
+        if let Some(state) = watched.upgrade() {
+            state.ended.store(true, Ordering::Relaxed);
+        }
+    });
+    Ok(Connection { calls, state })
+}
+
+/// Ends when a ping has no answer. Only a connection with calls under way is asked.
+async fn until_silent(pings: Option<PingPong>, state: &Weak<State>) {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(KEEPALIVE.0).await;
+        // One is the slot's, and each call has one until its answer begins.
+        if state.strong_count() <= 1 {
+            continue;
+        }
+        match tokio::time::timeout(KEEPALIVE.1, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection ends by itself.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+    }
+}
+
+impl Connection {
+    fn has_ended(&self) -> bool {
+        self.state.ended.load(Ordering::Relaxed)
+    }
+
+    /// Hands the request to the connection. It has not been written when this fails.
+    async fn begin(&self, request: Request<()>, body: Bytes) -> Result<ResponseFuture, h2::Error> {
+        let mut calls = self.calls.clone().ready().await?;
+        let (answer, mut rest) = calls.send_request(request, false)?;
+        rest.send_data(body, true)?;
+        Ok(answer)
+    }
+}
+
+/// What comes after the head of an answer.
+#[derive(Debug)]
+pub struct AnswerBody(RecvStream);
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let data = ready!(self.0.poll_data(context));
+        if let Some(Ok(data)) = &data {
+            // Fails only where the stream is gone, and then there is nothing to make room for.
+            let _ = self.0.flow_control().release_capacity(data.len());
+        }
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
 }
 
 /// The peer says that it did not look at a call (RFC 9113, section 8.7): it is beyond the last one that a GOAWAY names, which

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bytes::{Buf as _, Bytes};
-use http_body_util::{BodyExt as _, Full};
-use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http_body_util::BodyExt as _;
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Request, Response, Uri, Version};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -153,7 +155,7 @@ impl Webhook {
             Client::Http2 { uri, connections } => {
                 let request = || http2_request(uri, &key, &body);
                 // A statement of its own, so that what sends is gone when the answer is read.
-                let answer = within(deadline, pin!(connections.send(now, request))).await;
+                let answer = within(deadline, pin!(connections.send(now, request, &body))).await;
                 match answer {
                     Some(Ok(response)) => read(response, deadline).await,
                     Some(Err(NoAnswer { stage, cause, .. })) => no_answer(stage, cause),
@@ -193,13 +195,14 @@ impl ReqwestClient {
     }
 }
 
-fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(body.clone()));
+fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<()> {
+    let mut request = Request::new(());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri.clone();
     *request.version_mut() = Version::HTTP_2;
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     // Digits and a dash, so always a header's value.
     if let Ok(mut key) = HeaderValue::from_str(key) {
