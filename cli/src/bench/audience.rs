@@ -9,6 +9,8 @@ use crate::stack::PROVIDER;
 
 pub const TITLE: &str = "봉수";
 pub const BODY: &str = "남산에 불이 올랐습니다";
+/// Any odd number whose multiples are spread over all numbers.
+pub const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Rows in one message of the import.
 const CHUNK: usize = 5_000;
 
@@ -20,17 +22,19 @@ pub fn user(n: u64) -> String {
     format!("user-{n}")
 }
 
-/// Registers so many devices, each of a user of its own.
-pub async fn import(intake: &Client, devices: u64) -> Result<(), Failure> {
-    let device = |n| v1::DeviceRegistration {
+/// Registers so many devices, each of a user of its own, with these topics.
+pub async fn import(intake: &Client, devices: u64, topics: &[&str]) -> Result<(), Failure> {
+    let topics: Vec<String> = topics.iter().map(ToString::to_string).collect();
+    let device = move |n| v1::DeviceRegistration {
         user_id: user(n),
         provider: PROVIDER.to_owned(),
         token: token(n),
+        topics: topics.clone(),
         ..Default::default()
     };
     let chunks = (0..devices).step_by(CHUNK).map(move |first| {
         let last = devices.min(first + CHUNK as u64);
-        v1::ImportDevicesRequest { registrations: (first..last).map(device).collect() }
+        v1::ImportDevicesRequest { registrations: (first..last).map(&device).collect() }
     });
     // Not under the client's time-out: a million devices take longer than a call may.
     let report = intake.devices().import_devices(tokio_stream::iter(chunks)).await;
@@ -49,6 +53,28 @@ pub fn everyone() -> Kind {
 /// One of the imported devices, by its user.
 pub fn one_user(n: u64) -> Kind {
     Kind::Users(v1::UserAudience { user_ids: vec![user(n)] })
+}
+
+pub fn topic(topic: &str) -> Kind {
+    Kind::Topics(v1::TopicAudience { topics: vec![topic.to_owned()] })
+}
+
+/// So many of the imported devices, by their users, in no order.
+pub fn some_users(devices: u64, count: u64) -> Kind {
+    Kind::Users(v1::UserAudience { user_ids: spread(devices, count).into_iter().map(user).collect() })
+}
+
+/// So many of the imported devices, in no order. Their ids are those of a fresh database, from 1 on.
+pub fn some_devices(devices: u64, count: u64) -> Kind {
+    let device_ids = spread(devices, count).into_iter().map(|n| n.cast_signed() + 1).collect();
+    Kind::Devices(v1::DeviceAudience { device_ids })
+}
+
+/// Numbers below `of`, evenly spread, shuffled.
+fn spread(of: u64, count: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).map(|n| n * of / count).collect();
+    numbers.sort_by_key(|n| n.wrapping_mul(SPREAD));
+    numbers
 }
 
 /// A broadcast that has not been asked for before.

@@ -29,9 +29,7 @@ pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
         world.note_run(n, "the broadcast");
         product.add(burst(&mut world).await?);
     }
-    let conditions = world.conditions_json();
-    world.stop().await;
-    Ok(Report::new("burst", conditions, vec![product], Figures::default()))
+    Ok(world.report("burst", &[], vec![product], Figures::default()).await)
 }
 
 async fn burst(world: &mut World) -> anyhow::Result<Figures> {

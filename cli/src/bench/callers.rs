@@ -8,15 +8,12 @@ use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::audience::one_user;
+use super::audience::{SPREAD, one_user};
 use super::everyone::unix_ms;
 use super::quantile::quantile;
 use super::report::Figures;
 use super::world::create;
 use crate::client::Client;
-
-/// Any odd number whose multiples are spread over all numbers.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// How much is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +95,51 @@ impl Calls {
             let at = *accepted_unix_us.get(&call.broadcast)?;
             Some(at as f64 / 1e3 - unix_ms(call.sent_at))
         };
+        let since_answer = |call: &Call| Some(latency(call)? - call.took.as_secs_f64() * 1e3);
         let mut latencies: Vec<f64> = self.calls.iter().filter_map(latency).collect();
-        figures.put("latency_p50_ms", "from call to provider, ms: median", quantile(&mut latencies, 0.5));
-        figures.put("latency_p99_ms", "from call to provider, ms: 99 %", quantile(&mut latencies, 0.99));
-        figures.put("latency_max_ms", "from call to provider, ms: longest", quantile(&mut latencies, 1.0));
+        put_quantiles(figures, "latency", "from call to provider", &mut latencies);
+        let mut latencies: Vec<f64> = self.calls.iter().filter_map(since_answer).collect();
+        put_quantiles(figures, "since_answer", "from answer to provider", &mut latencies);
+    }
+
+    /// Whether the rate holds: what the provider accepted in the first and in the last tenth of the time.
+    pub fn put_decay(&self, figures: &mut Figures, length: Duration, accepted_unix_us: &HashMap<i64, u64>) {
+        let began_ms = unix_ms(self.began);
+        let ats = self.calls.iter().filter_map(|call| accepted_unix_us.get(&call.broadcast));
+        let ats: Vec<f64> = ats.map(|at| (*at as f64 / 1e3 - began_ms) / 1e3).collect();
+        let (first, last) = tenths(&ats, length.as_secs_f64());
+        figures.put("first_tenth_per_s", "accepted in the first tenth, per s", first);
+        figures.put("last_tenth_per_s", "accepted in the last tenth, per s", last);
+        figures.put(
+            "decay_percent",
+            "from the first to the last tenth, less by %",
+            (1.0 - last / first) * 100.0,
+        );
+    }
+}
+
+fn put_quantiles(figures: &mut Figures, name: &str, label: &str, values: &mut [f64]) {
+    for (share, word, told) in [(0.5, "p50", "median"), (0.99, "p99", "99 %"), (1.0, "max", "longest")] {
+        figures.put(format!("{name}_{word}_ms"), format!("{label}, ms: {told}"), quantile(values, share));
+    }
+}
+
+/// Of moments in seconds, how many a second are in the first and in the last tenth of `length`.
+fn tenths(ats: &[f64], length: f64) -> (f64, f64) {
+    let rate = |from: f64, to: f64| {
+        let within = ats.iter().filter(|at| (from * length..to * length).contains(*at));
+        within.count() as f64 / (length * (to - from))
+    };
+    (rate(0.0, 0.1), rate(0.9, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_is_one_of_the_time_not_of_the_calls() {
+        let ats = [0.0, 0.5, 0.9, 1.0, 5.0, 8.9, 9.5, 10.0];
+        assert_eq!(tenths(&ats, 10.0), (3.0, 1.0));
     }
 }

@@ -29,6 +29,24 @@ pub async fn wait(world: &World, accepted: Accepted) -> anyhow::Result<Ended> {
     Ok(Ended { accepted, broadcast: world.ended(accepted.id).await? })
 }
 
+/// Creates so many broadcasts to everyone, one right after the other.
+pub async fn create(world: &World, broadcasts: u8) -> anyhow::Result<Vec<Accepted>> {
+    let mut accepted = Vec::new();
+    for _ in 0..broadcasts {
+        accepted.push(world.create(audience::everyone()).await?);
+    }
+    Ok(accepted)
+}
+
+/// Waits for the end of all.
+pub async fn wait_all(world: &World, accepted: Vec<Accepted>) -> anyhow::Result<Vec<Ended>> {
+    let mut ended = Vec::new();
+    for accepted in accepted {
+        ended.push(wait(world, accepted).await?);
+    }
+    Ok(ended)
+}
+
 /// Sends to everyone, and nothing else, and measures.
 pub async fn run(world: &mut World) -> anyhow::Result<Figures> {
     let devices = world.devices;
@@ -68,14 +86,40 @@ impl Ended {
     pub fn put_books(&self, figures: &mut Figures, devices: u64, stats: &Stats) -> anyhow::Result<()> {
         let counts = self.counts();
         ensure!(counts.total.unsigned_abs() == devices, "{} deliveries for {devices} devices", counts.total);
-        ensure!(counts.sent + counts.dead == counts.total, "sent and dead are not all: {counts:?}");
-        let lost = devices.saturating_sub(stats.accepted + counts.dead.unsigned_abs());
-        ensure!(lost == 0, "{lost} deliveries are neither accepted nor dead: {counts:?}");
-        figures.count("sent", "deliveries sent", counts.sent);
-        figures.count("dead", "deliveries dead", counts.dead);
-        figures.count("lost", "deliveries lost", lost);
-        Ok(())
+        put_counts(figures, counts, devices, stats)
     }
+}
+
+/// The same of several broadcasts to all `devices`.
+pub fn put_all_books(
+    figures: &mut Figures,
+    ended: &[Ended],
+    devices: u64,
+    stats: &Stats,
+) -> anyhow::Result<()> {
+    let mut sum = v1::DeliveryCounts::default();
+    for counts in ended.iter().map(Ended::counts) {
+        ensure!(counts.total.unsigned_abs() == devices, "{} deliveries for {devices} devices", counts.total);
+        sum.total += counts.total;
+        sum.sent += counts.sent;
+        sum.dead += counts.dead;
+    }
+    put_counts(figures, sum, devices * ended.len() as u64, stats)
+}
+
+fn put_counts(
+    figures: &mut Figures,
+    counts: v1::DeliveryCounts,
+    deliveries: u64,
+    stats: &Stats,
+) -> anyhow::Result<()> {
+    ensure!(counts.sent + counts.dead == counts.total, "sent and dead are not all: {counts:?}");
+    let lost = deliveries.saturating_sub(stats.accepted + counts.dead.unsigned_abs());
+    ensure!(lost == 0, "{lost} deliveries are neither accepted nor dead: {counts:?}");
+    figures.count("sent", "deliveries sent", counts.sent);
+    figures.count("dead", "deliveries dead", counts.dead);
+    figures.count("lost", "deliveries lost", lost);
+    Ok(())
 }
 
 pub fn unix_ms(at: SystemTime) -> f64 {

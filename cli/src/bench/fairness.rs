@@ -6,7 +6,7 @@ use super::audience;
 use super::callers::{Callers, Calls};
 use super::everyone::{self, Ended};
 use super::measure::measure;
-use super::options::{Defaults, Options};
+use super::options::{Defaults, Large};
 use super::report::{Figures, Report, Variant};
 use super::world::World;
 use crate::output::Output;
@@ -19,10 +19,6 @@ const CALLERS: u32 = 64;
 /// One-user broadcasts while one to all devices runs at full speed: the time from each call to the provider's acceptance
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Devices of the large broadcast
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
-    devices: u64,
-
     /// One-user broadcasts in a second
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
@@ -32,7 +28,7 @@ pub struct Args {
     seconds: u64,
 
     #[command(flatten)]
-    pub options: Options,
+    pub large: Large,
 }
 
 /// What there was to see.
@@ -45,17 +41,20 @@ struct Sent {
 }
 
 pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
-    let mut world = World::start(args.options.resolve(Defaults::default())?, args.devices, output).await?;
+    let mut world = args.large.world(Defaults::default(), output).await?;
     let mut product = Variant::new("bongsu", "BONGSU");
     for n in 1..=world.conditions.repeat {
         world.note_run(n, "one broadcast to everybody and many to one user each");
         product.add(fairness(&mut world, args).await?);
     }
-    let mut conditions = world.conditions_json();
-    conditions["rate"] = args.rate.into();
-    conditions["seconds"] = args.seconds.into();
-    world.stop().await;
-    Ok(Report::new("fairness", conditions, vec![product], Figures::default()))
+    Ok(world
+        .report(
+            "fairness",
+            &[("rate", args.rate.into()), ("seconds", args.seconds.into())],
+            vec![product],
+            Figures::default(),
+        )
+        .await)
 }
 
 async fn fairness(world: &mut World, args: &Args) -> anyhow::Result<Figures> {

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use super::everyone;
-use super::options::{Defaults, Options};
+use super::options::{Defaults, Large};
 use super::report::{Figures, Report, Variant};
-use super::world::World;
 use crate::output::Output;
 
 /// Over so many days the history is spread, each a partition.
@@ -18,16 +17,12 @@ pub struct Args {
     #[arg(long, default_value_t = 10_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rows: u64,
 
-    /// Devices that are to be notified
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
-    devices: u64,
-
     #[command(flatten)]
-    pub options: Options,
+    pub large: Large,
 }
 
 pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
-    let mut world = World::start(args.options.resolve(Defaults::default())?, args.devices, output).await?;
+    let mut world = args.large.world(Defaults::default(), output).await?;
     let mut without = Variant::new("without", "WITHOUT");
     let mut with = Variant::new("with", "WITH HISTORY");
     for n in 1..=world.conditions.repeat {
@@ -42,10 +37,7 @@ pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
         world.note_run(n, "the broadcast with history");
         with.add(everyone::run(&mut world).await?);
     }
-    let mut conditions = world.conditions_json();
-    conditions["rows"] = args.rows.into();
-    world.stop().await;
     let mut compared = Figures::default();
     compared.put_losses(&with, &without);
-    Ok(Report::new("history", conditions, vec![without, with], compared))
+    Ok(world.report("history", &[("rows", args.rows.into())], vec![without, with], compared).await)
 }

@@ -6,7 +6,7 @@ use provider_sim::Stats;
 
 use super::kernel::{Watched, peak_memory_bytes};
 use super::observe::Observer;
-use super::provider::metrics;
+use super::provider::{counter, metrics};
 use super::quantile::Histogram;
 use super::report::Figures;
 use super::steady::{Sample, steady, whole};
@@ -20,6 +20,9 @@ const SENDER_TIMES: [(&str, &str, &str); 3] = [
     ("bongsu_sender_flush_seconds", "flush", "flush, ms"),
 ];
 
+/// How many calls a sender has made, by what the answer meant.
+pub const SENDER_CALLS: &str = "bongsu_sender_calls_total";
+
 /// Everything that was counted of one run.
 #[derive(Debug)]
 pub struct Measured<T> {
@@ -27,7 +30,8 @@ pub struct Measured<T> {
     pub outcome: T,
     /// What the provider counted.
     pub stats: Stats,
-    samples: Vec<Sample>,
+    /// What was seen about every 100 ms.
+    pub samples: Vec<Sample>,
     /// The senders, then the others.
     watched: Vec<Watched>,
     senders: usize,
@@ -63,7 +67,7 @@ pub async fn measure<T>(
     }
     let senders_count = senders.len();
     // An idle session reports what it did only seconds later, but one that ends does at once.
-    World::stop_senders(senders).await;
+    World::stop_processes(senders).await;
     let load_after = world.store.database_load().await?;
     Ok(Measured {
         outcome,
@@ -131,6 +135,20 @@ impl<T> Measured<T> {
         figures.count("calls", "calls at the provider", self.stats.calls);
         figures.count("accepted", "accepted by the provider", self.stats.accepted);
         figures.count("duplicates", "duplicates", self.stats.duplicates);
+    }
+
+    /// How the senders shared the calls.
+    pub fn put_shares(&self, figures: &mut Figures) {
+        let calls: Vec<f64> = self.sender_metrics.iter().map(|text| counter(text, SENDER_CALLS)).collect();
+        let all: f64 = calls.iter().sum();
+        for (calls, n) in calls.iter().zip(1..) {
+            let share = calls / all * 100.0;
+            figures.put(
+                format!("sender_{n}_share_percent"),
+                format!("share of the calls, %: sender-{n}"),
+                share,
+            );
+        }
     }
 
     fn put_load(&self, figures: &mut Figures) {

@@ -76,12 +76,12 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
 impl Scenario {
     fn options(&self) -> &Options {
         match self {
-            Self::Sustained(args) => &args.options,
+            Self::Sustained(args) => &args.large.options,
             Self::Burst(args) => &args.options,
-            Self::Snapshot(args) => &args.options,
-            Self::History(args) => &args.options,
+            Self::Snapshot(args) => &args.large.options,
+            Self::History(args) => &args.large.options,
             Self::Small(args) => &args.options,
-            Self::Fairness(args) => &args.options,
+            Self::Fairness(args) => &args.large.options,
             Self::Outage(args) => &args.options,
         }
     }

@@ -45,7 +45,8 @@ impl Observer<'_> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let done = (self.done)(&self.provider.stats().await?);
+            let stats = self.provider.stats().await?;
+            let (done, retried) = ((self.done)(&stats), stats.transient_recovered);
             // Right after the count, which all else is divided by.
             let at_s = began.elapsed().as_secs_f64();
             let cpu_s = self.watched.iter().map(kernel::cpu_seconds).collect::<anyhow::Result<_>>()?;
@@ -53,7 +54,7 @@ impl Observer<'_> {
                 Some(store) => store.wal_position().await?,
                 None => 0,
             };
-            samples.push(Sample { at_s, done, cpu_s, wal_bytes });
+            samples.push(Sample { at_s, done, retried, cpu_s, wal_bytes });
         }
     }
 }

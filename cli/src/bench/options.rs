@@ -3,6 +3,9 @@
 use anyhow::ensure;
 use serde::Serialize;
 
+use super::world::World;
+use crate::output::Output;
+
 /// A provider that takes this long keeps more calls in flight.
 const SLOW_MS: u32 = 10;
 const IN_FLIGHT_FAST: u32 = 512;
@@ -42,6 +45,25 @@ pub struct Options {
     /// Run although this executable was built without optimisation: what it measures means nothing
     #[arg(long)]
     pub allow_debug: bool,
+}
+
+/// What scenarios with a large broadcast are told.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct Large {
+    /// Devices that are to be notified
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub devices: u64,
+
+    #[command(flatten)]
+    pub options: Options,
+}
+
+impl Large {
+    /// The world of these devices and conditions.
+    pub async fn world(&self, defaults: Defaults, output: Output) -> anyhow::Result<World> {
+        World::start(self.options.resolve(defaults)?, self.devices, output).await
+    }
 }
 
 /// What a scenario takes where nothing is given.

@@ -40,10 +40,7 @@ pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
         world.note_run(n, "the broadcast and the outage");
         product.add(outage(&mut world, length).await?);
     }
-    let mut conditions = world.conditions_json();
-    conditions["outage_s"] = args.outage_s.into();
-    world.stop().await;
-    Ok(Report::new("outage", conditions, vec![product], Figures::default()))
+    Ok(world.report("outage", &[("outage_s", args.outage_s.into())], vec![product], Figures::default()).await)
 }
 
 async fn outage(world: &mut World, length: Duration) -> anyhow::Result<Figures> {

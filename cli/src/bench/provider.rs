@@ -43,23 +43,40 @@ impl Provider {
 
     /// By broadcast, when the first of its deliveries was accepted, in microseconds since 1970.
     pub async fn first_acceptances(&self) -> anyhow::Result<HashMap<i64, u64>> {
+        let mut first = HashMap::new();
+        self.each_delivery(|record| note_first(&mut first, &record)).await?;
+        Ok(first)
+    }
+
+    /// The longest time from one acceptance to the next, in milliseconds; none where there were not two.
+    pub async fn longest_stall_ms(&self) -> anyhow::Result<Option<f64>> {
+        let mut times = Vec::new();
+        self.each_delivery(|record| {
+            times.extend(record.first_accepted_unix_us);
+            Ok(())
+        })
+        .await?;
+        Ok(longest_gap(&mut times).map(|us| us as f64 / 1e3))
+    }
+
+    async fn each_delivery(
+        &self,
+        mut note: impl FnMut(DeliveryRecord) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let request = self.http.get(format!("{}/deliveries", self.url));
         let mut answer =
             request.send().await.and_then(reqwest::Response::error_for_status).context("provider-sim")?;
-        let mut first = HashMap::new();
         let mut rest: Vec<u8> = Vec::new();
         // Line by line as they come: there may be millions.
         while let Some(chunk) = answer.chunk().await.context("reading the simulator's deliveries")? {
             rest.extend_from_slice(&chunk);
             let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             for line in rest[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let record: DeliveryRecord =
-                    serde_json::from_slice(line).context("a delivery of the simulator")?;
-                note_first(&mut first, &record)?;
+                note(serde_json::from_slice(line).context("a delivery of the simulator")?)?;
             }
             rest.drain(..whole);
         }
-        Ok(first)
+        Ok(())
     }
 
     /// Behaves otherwise from now on.
@@ -89,6 +106,21 @@ fn note_first(first: &mut HashMap<i64, u64>, record: &DeliveryRecord) -> anyhow:
     Ok(())
 }
 
+fn longest_gap(times: &mut [u64]) -> Option<u64> {
+    times.sort_unstable();
+    times.windows(2).map(|pair| pair[1] - pair[0]).max()
+}
+
+/// The counter of this name in what `/metrics` answered, summed over all its labels.
+pub fn counter(metrics: &str, name: &str) -> f64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = rest.strip_prefix('{').and_then(|rest| rest.rsplit_once("} ")).map(|(_, value)| value);
+        value.or_else(|| rest.strip_prefix(' '))?.trim().parse::<f64>().ok()
+    });
+    values.sum()
+}
+
 /// What any process of ours offers at `/metrics` of its admin port.
 pub async fn metrics(admin: std::net::SocketAddr) -> anyhow::Result<String> {
     let http = reqwest::Client::builder().no_proxy().build().context("building the HTTP client")?;
@@ -99,6 +131,22 @@ pub async fn metrics(admin: std::net::SocketAddr) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stall_is_between_two_acceptances() {
+        assert_eq!(longest_gap(&mut [90, 10, 20, 60]), Some(40));
+        assert_eq!((longest_gap(&mut [7]), longest_gap(&mut [])), (None, None));
+    }
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels() {
+        let text =
+            "# TYPE x_total counter\nx_total{a=\"1\"} 3\nx_total{a=\"{2} \"} 4\nx_total_more 9\ny_total 5\n";
+        assert_eq!(
+            [counter(text, "x_total"), counter(text, "y_total"), counter(text, "z_total")],
+            [7.0, 5.0, 0.0]
+        );
+    }
 
     #[test]
     fn the_first_acceptance_of_each_broadcast_is_kept() {

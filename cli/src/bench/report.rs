@@ -85,7 +85,7 @@ impl Variant {
     }
 
     /// In per cent, how much less the median is than that of `other`.
-    fn loss_percent(&self, other: &Self, name: &str) -> Option<f64> {
+    pub fn loss_percent(&self, other: &Self, name: &str) -> Option<f64> {
         Some((1.0 - self.median(name)? / other.median(name)?) * 100.0)
     }
 

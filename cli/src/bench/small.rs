@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
+use bongsu_store::Store;
 
 use super::callers::{Callers, Calls};
 use super::everyone::unix_ms;
@@ -22,6 +23,10 @@ pub struct Args {
     /// For how long
     #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
+
+    /// Hold an old snapshot for so many seconds from the first call on, as a forgotten session does
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    snapshot: Option<u64>,
 
     /// Calls under way at most
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
@@ -50,12 +55,19 @@ pub async fn run(args: &Args, output: Output) -> anyhow::Result<Report> {
         world.note_run(n, "broadcasts to one user each");
         product.add(small(&mut world, args).await?);
     }
-    let mut conditions = world.conditions_json();
-    conditions["rate"] = args.rate.into();
-    conditions["seconds"] = args.seconds.into();
-    conditions["callers"] = args.callers.into();
-    world.stop().await;
-    Ok(Report::new("small", conditions, vec![product], Figures::default()))
+    Ok(world
+        .report(
+            "small",
+            &[
+                ("rate", args.rate.into()),
+                ("seconds", args.seconds.into()),
+                ("callers", args.callers.into()),
+                ("snapshot", args.snapshot.into()),
+            ],
+            vec![product],
+            Figures::default(),
+        )
+        .await)
 }
 
 async fn small(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
@@ -67,8 +79,14 @@ async fn small(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
         seed: world.conditions.seed,
     };
     let measured = measure(world, async |world| {
-        let calls = callers.call(&world.connections().await?).await?;
-        Ok(Sent { calls, done_at: world.none_open().await? })
+        let clients = world.connections().await?;
+        let calls = async {
+            let calls = callers.call(&clients).await?;
+            Ok::<_, anyhow::Error>((calls, world.none_open().await?))
+        };
+        let snapshot = args.snapshot.map(Duration::from_secs);
+        let (calls, done_at) = beside_snapshot(&world.store, snapshot, calls).await?;
+        Ok(Sent { calls, done_at })
     })
     .await?;
     let Sent { calls, done_at } = &measured.outcome;
@@ -85,9 +103,31 @@ async fn small(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
     calls.put_accept(&mut figures);
     let whole_s = (unix_ms(*done_at) - unix_ms(calls.began)) / 1e3;
     figures.put("completed_per_s", "broadcasts completed, per s", created as f64 / whole_s);
-    calls.put_latency(&mut figures, &world.provider.first_acceptances().await?);
+    let accepted_unix_us = world.provider.first_acceptances().await?;
+    calls.put_latency(&mut figures, &accepted_unix_us);
+    calls.put_decay(&mut figures, callers.length, &accepted_unix_us);
     measured.put_steady(&mut figures, created);
     figures.count("created", "broadcasts created", created);
     measured.put_totals(&mut figures);
     Ok(figures)
+}
+
+/// Does the work while a snapshot is held, for `length` or until the work is done.
+async fn beside_snapshot<T>(
+    store: &Store,
+    length: Option<Duration>,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let Some(length) = length else { return work.await };
+    let snapshot = store.hold_snapshot().await?;
+    let mut work = std::pin::pin!(work);
+    let early = tokio::select! {
+        done = &mut work => Some(done),
+        () = tokio::time::sleep(length) => None,
+    };
+    snapshot.end().await?;
+    match early {
+        Some(done) => done,
+        None => work.await,
+    }
 }

@@ -11,6 +11,8 @@ pub struct Sample {
     pub at_s: f64,
     /// How much of the work is done: deliveries accepted by the provider, or calls.
     pub done: u64,
+    /// Of that, what a call had failed for before.
+    pub retried: u64,
     /// Processor time of each watched process so far, in seconds, in their order.
     pub cpu_s: Vec<f64>,
     /// Where the write-ahead log is, in bytes; 0 where there is no database.
@@ -76,6 +78,7 @@ mod tests {
         let sample = |(n, &done): (usize, &u64)| Sample {
             at_s: n as f64 / 10.0,
             done,
+            retried: 0,
             cpu_s: vec![n as f64 / 100.0],
             wal_bytes: done as i64 * 7,
         };

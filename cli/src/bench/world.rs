@@ -14,6 +14,7 @@ use super::audience;
 use super::kernel::Watched;
 use super::options::Conditions;
 use super::provider::Provider;
+use super::report::{Figures, Report, Variant};
 use crate::client::{Address, Client};
 use crate::output::Output;
 use crate::stack::{Options, Process, SenderOptions, Stack, stop_all};
@@ -29,13 +30,13 @@ const CONNECTIONS: u32 = 2;
 pub const SIMULATOR: &str = "simulator";
 /// How long a call to the intake may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long senders may take to drain.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process may take to drain.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked whether a broadcast has ended. Its end is told by the database, so this costs no precision.
 const LOOK: Duration = Duration::from_millis(250);
 /// The same where it is not told, so that it decides how precise it is.
 const LOOK_FOR_OPEN: Duration = Duration::from_millis(50);
-/// Connections that the callers of one-user broadcasts share.
+/// Connections that callers, or watchers, share.
 const CALLER_CONNECTIONS: usize = 8;
 
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct World {
     pub devices: u64,
     pub output: Output,
     intake: Client,
+    /// Where the senders of this run are asked.
+    senders: Vec<String>,
     stack: Stack,
     /// Removed with us.
     _logs: TempDir,
@@ -65,6 +68,16 @@ pub struct Accepted {
 impl World {
     /// Starts everything but the senders, and imports the devices.
     pub async fn start(conditions: Conditions, devices: u64, output: Output) -> anyhow::Result<Self> {
+        Self::start_with_topics(conditions, devices, &[], output).await
+    }
+
+    /// The same, with devices that all have these topics.
+    pub async fn start_with_topics(
+        conditions: Conditions,
+        devices: u64,
+        topics: &[&str],
+        output: Output,
+    ) -> anyhow::Result<Self> {
         let logs = tempfile::Builder::new().prefix("bongsu-bench-").tempdir()?;
         output.note("starting PostgreSQL, provider-sim and intake-svc …");
         let mut options = Options::new()?;
@@ -76,18 +89,20 @@ impl World {
         let stack = Stack::start(options).await?;
         let store = Store::new(stack.database_url(), CONNECTIONS, "bongsu bench")?;
         let provider = Provider::new(stack.provider_sim.url())?;
-        let intake = connect(&stack).await?;
-        let mut world = Self { provider, store, conditions, devices, output, intake, stack, _logs: logs };
-        world.import(devices).await?;
+        let intake = connect(&stack.intake.url()).await?;
+        let senders = Vec::new();
+        let mut world =
+            Self { provider, store, conditions, devices, output, intake, senders, stack, _logs: logs };
+        world.import(devices, topics).await?;
         Ok(world)
     }
 
-    async fn import(&mut self, devices: u64) -> anyhow::Result<()> {
+    async fn import(&mut self, devices: u64, topics: &[&str]) -> anyhow::Result<()> {
         // The first sender makes the provider known, without which no device can be registered.
         let senders = self.start_senders().await?;
-        Self::stop_senders(senders).await;
+        Self::stop_processes(senders).await;
         let began = Instant::now();
-        audience::import(&self.intake, devices).await?;
+        audience::import(&self.intake, devices, topics).await?;
         let count = number(devices.try_into().unwrap_or(i64::MAX));
         self.output.note(&format!("imported {count} devices in {:.1} s", began.elapsed().as_secs_f64()));
         Ok(())
@@ -95,17 +110,41 @@ impl World {
 
     /// As many as asked for, fresh: what they count is of this run alone.
     pub async fn start_senders(&mut self) -> anyhow::Result<Vec<Process>> {
-        let args = vec!["--in-flight".to_owned(), self.conditions.in_flight.to_string()];
         let mut senders = Vec::new();
         for _ in 0..self.conditions.senders {
-            let options = SenderOptions { args: args.clone(), ..SenderOptions::default() };
-            senders.push(self.stack.spawn_sender(options).await?);
+            senders.push(self.start_sender().await?);
         }
+        self.senders = senders.iter().map(Process::url).collect();
         Ok(senders)
     }
 
-    pub async fn stop_senders(mut senders: Vec<Process>) {
-        stop_all(&mut senders, STOP_PATIENCE).await;
+    /// One more.
+    pub async fn start_sender(&self) -> anyhow::Result<Process> {
+        let args = vec!["--in-flight".to_owned(), self.conditions.in_flight.to_string()];
+        self.stack.spawn_sender(SenderOptions { args, ..SenderOptions::default() }).await
+    }
+
+    /// A fresh intake in the place of the last, and others beside it: what they count, and their memory, is of what comes
+    /// now. The others are the caller's, who stops them.
+    pub async fn fresh_intakes(&mut self, others: u32) -> anyhow::Result<Vec<Process>> {
+        self.stack.intake.stop(STOP_PATIENCE).await?;
+        self.stack.intake = self.stack.spawn_intake().await?;
+        self.intake = connect(&self.stack.intake.url()).await?;
+        let mut intakes = Vec::new();
+        for _ in 0..others {
+            intakes.push(self.stack.spawn_intake().await?);
+        }
+        Ok(intakes)
+    }
+
+    /// The one that takes our calls.
+    pub fn intake(&self) -> &Process {
+        &self.stack.intake
+    }
+
+    /// Lets senders, or intakes beside the first, drain and end.
+    pub async fn stop_processes(mut processes: Vec<Process>) {
+        stop_all(&mut processes, STOP_PATIENCE).await;
     }
 
     /// Before each run: no counts of an earlier one, and nothing that the server still has to write for it.
@@ -123,9 +162,7 @@ impl World {
     pub async fn ended(&self, id: i64) -> anyhow::Result<v1::Broadcast> {
         loop {
             tokio::time::sleep(LOOK).await;
-            let request = v1::GetBroadcastRequest { broadcast_id: id };
-            let answer = self.intake.broadcasts().get_broadcast(request).await.context("GetBroadcast")?;
-            let broadcast = answer.into_inner().broadcast.context("the answer has no broadcast")?;
+            let broadcast = self.broadcast(id).await?;
             ensure!(broadcast.state() != v1::BroadcastState::Cancelled, "nobody cancelled broadcast {id}");
             if broadcast.state() == v1::BroadcastState::Completed {
                 return Ok(broadcast);
@@ -133,13 +170,21 @@ impl World {
         }
     }
 
-    /// Connections for callers that are not to wait for each other.
+    /// A broadcast as it is now.
+    pub async fn broadcast(&self, id: i64) -> anyhow::Result<v1::Broadcast> {
+        let request = v1::GetBroadcastRequest { broadcast_id: id };
+        let answer = self.intake.broadcasts().get_broadcast(request).await.context("GetBroadcast")?;
+        answer.into_inner().broadcast.context("the answer has no broadcast")
+    }
+
+    /// Connections to the intake, for callers that are not to wait for each other.
     pub async fn connections(&self) -> anyhow::Result<Vec<Client>> {
-        let mut clients = Vec::new();
-        for _ in 0..CALLER_CONNECTIONS {
-            clients.push(connect(&self.stack).await?);
-        }
-        Ok(clients)
+        connect_each(&[self.stack.intake.url()]).await
+    }
+
+    /// Connections to the senders, in turn.
+    pub async fn sender_connections(&self) -> anyhow::Result<Vec<Client>> {
+        connect_each(&self.senders).await
     }
 
     /// Waits until no broadcast is open, and says when that was seen.
@@ -198,14 +243,38 @@ impl World {
         object
     }
 
+    /// Stops everything and tells what it came to; `more` is what else was asked for.
+    pub async fn report(
+        self,
+        scenario: &'static str,
+        more: &[(&str, serde_json::Value)],
+        variants: Vec<Variant>,
+        compared: Figures,
+    ) -> Report {
+        let mut conditions = self.conditions_json();
+        for (name, value) in more {
+            conditions[*name] = value.clone();
+        }
+        self.stop().await;
+        Report::new(scenario, conditions, variants, compared)
+    }
+
     pub async fn stop(self) {
         self.store.close().await;
         self.stack.stop(Vec::new()).await;
     }
 }
 
-async fn connect(stack: &Stack) -> anyhow::Result<Client> {
-    let address: Address = stack.intake.url().parse().map_err(anyhow::Error::msg)?;
+async fn connect_each(urls: &[String]) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for url in urls.iter().cycle().take(CALLER_CONNECTIONS) {
+        clients.push(connect(url).await?);
+    }
+    Ok(clients)
+}
+
+async fn connect(url: &str) -> anyhow::Result<Client> {
+    let address: Address = url.parse().map_err(anyhow::Error::msg)?;
     Ok(Client::connect(&address, CALL_TIMEOUT, "it is a process of this run").await?)
 }
 

@@ -88,7 +88,7 @@ async fn start(args: Args) -> anyhow::Result<(Stack, Vec<Process>)> {
     if !args.any_port {
         ports.into_iter().try_for_each(check_free)?;
     }
-    let mut stack = Stack::start(options).await?;
+    let stack = Stack::start(options).await?;
     let mut senders = Vec::new();
     for number in 0..args.senders {
         // Only the first can have the usual ports.

@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -97,7 +98,8 @@ pub struct Stack {
     pub provider_sim: Process,
     options: Options,
     database_url: String,
-    senders_spawned: u32,
+    senders_spawned: AtomicU32,
+    intakes_spawned: AtomicU32,
     postgres: Option<LocalPostgres>,
 }
 
@@ -115,9 +117,17 @@ impl Stack {
             let args = [&listen("--listen", options.provider_sim)[..], &options.provider_sim_args].concat();
             start(&options, "provider-sim", "provider-sim", args, None).await
         };
-        let intake = start_intake(&options, &database_url);
+        let intake = start_intake(&options, "intake", &database_url);
         let (provider_sim, intake) = tokio::try_join!(provider_sim, intake)?;
-        Ok(Self { intake, provider_sim, options, database_url, senders_spawned: 0, postgres })
+        Ok(Self {
+            intake,
+            provider_sim,
+            options,
+            database_url,
+            senders_spawned: AtomicU32::new(0),
+            intakes_spawned: AtomicU32::new(1),
+            postgres,
+        })
     }
 
     /// Starts one more sender, which is ready when this returns. It is the caller's: to kill, or to stop before
@@ -126,22 +136,22 @@ impl Stack {
     /// # Errors
     ///
     /// When it does not start.
-    pub async fn spawn_sender(&mut self, sender: SenderOptions) -> anyhow::Result<Process> {
-        self.senders_spawned += 1;
-        let name = format!("sender-{}", self.senders_spawned);
+    pub async fn spawn_sender(&self, sender: SenderOptions) -> anyhow::Result<Process> {
+        let name = format!("sender-{}", self.senders_spawned.fetch_add(1, Ordering::Relaxed) + 1);
         let webhook = format!("{PROVIDER}={}", self.push_url());
         let listen = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
         let args = [listen, vec!["--webhook".to_owned(), webhook], sender.args].concat();
         start(&self.options, "sender", &name, args, Some(&self.database_url)).await
     }
 
-    /// Starts another intake, for the place of one that was killed.
+    /// Starts another intake: for the place of one that was killed, or beside the first.
     ///
     /// # Errors
     ///
     /// When it does not start.
     pub async fn spawn_intake(&self) -> anyhow::Result<Process> {
-        start_intake(&self.options, &self.database_url).await
+        let name = format!("intake-{}", self.intakes_spawned.fetch_add(1, Ordering::Relaxed) + 1);
+        start_intake(&self.options, &name, &self.database_url).await
     }
 
     /// Where the simulator takes pushes, as senders write it.
@@ -182,10 +192,10 @@ async fn database(options: &Options) -> anyhow::Result<(Option<LocalPostgres>, S
     Ok((Some(postgres), url))
 }
 
-async fn start_intake(options: &Options, database_url: &str) -> anyhow::Result<Process> {
+async fn start_intake(options: &Options, name: &str, database_url: &str) -> anyhow::Result<Process> {
     let listen = [listen("--listen", options.intake), listen("--admin-listen", options.intake_admin)];
     let args = [&listen.concat()[..], &options.intake_args].concat();
-    start(options, "intake", "intake", args, Some(database_url)).await
+    start(options, "intake", name, args, Some(database_url)).await
 }
 
 async fn start(

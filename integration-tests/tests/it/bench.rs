@@ -18,6 +18,18 @@ fn bench(arguments: &[&str]) -> Value {
     serde_json::from_slice(&bench.stdout).expect("one object on stdout")
 }
 
+/// The only run of the only variant.
+fn only_run(report: &Value) -> &Value {
+    run(report, "bongsu")
+}
+
+fn run<'a>(report: &'a Value, variant: &str) -> &'a Value {
+    let runs =
+        report["variants"][variant]["runs"].as_array().unwrap_or_else(|| panic!("no {variant}: {report}"));
+    assert_eq!(runs.len(), 1, "{report}");
+    &runs[0]
+}
+
 fn number(figures: &Value, name: &str) -> f64 {
     figures[name].as_f64().unwrap_or_else(|| panic!("no {name} in {figures}"))
 }
@@ -71,8 +83,11 @@ fn small_sends_each_broadcast_to_its_one_user() {
         "100",
         "--senders",
         "2",
+        "--snapshot",
+        "1",
     ]);
-    let run = &report["variants"]["bongsu"]["runs"][0];
+    assert_eq!(report["conditions"]["snapshot"], 1);
+    let run = only_run(&report);
     let created = number(run, "created");
     assert!((1.0..=50.0).contains(&created), "{run}");
     assert_eq!(
@@ -82,7 +97,9 @@ fn small_sends_each_broadcast_to_its_one_user() {
     assert!(number(run, "accept_p50_ms") <= number(run, "accept_p99_ms"), "{run}");
     assert!(number(run, "latency_p50_ms") <= number(run, "latency_p99_ms"), "{run}");
     assert!(number(run, "latency_p99_ms") <= number(run, "latency_max_ms"), "{run}");
+    assert!(number(run, "since_answer_p50_ms") < number(run, "latency_p50_ms"), "{run}");
     assert!(number(run, "calls_per_s") >= number(run, "completed_per_s"), "{run}");
+    assert!(run["first_tenth_per_s"].is_number() && run["last_tenth_per_s"].is_number(), "{run}");
     assert!(number(run, "sender_2_peak_mb") > 1.0, "each sender is measured");
 }
 
