@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`outage`]
+//!   [`fairness`], [`equal`], [`outage`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -12,6 +12,7 @@ mod bare;
 pub mod bare_loop;
 mod burst;
 mod callers;
+mod equal;
 mod everyone;
 mod fairness;
 mod history;
@@ -56,6 +57,7 @@ enum Scenario {
     History(history::Args),
     Small(small::Args),
     Fairness(fairness::Args),
+    Equal(equal::Args),
     Outage(outage::Args),
 }
 
@@ -82,6 +84,7 @@ impl Scenario {
             Self::History(args) => &args.large.options,
             Self::Small(args) => &args.options,
             Self::Fairness(args) => &args.large.options,
+            Self::Equal(args) => &args.large.options,
             Self::Outage(args) => &args.options,
         }
     }
@@ -94,6 +97,7 @@ impl Scenario {
             Self::History(args) => history::run(args, output).await,
             Self::Small(args) => small::run(args, output).await,
             Self::Fairness(args) => fairness::run(args, output).await,
+            Self::Equal(args) => equal::run(args, output).await,
             Self::Outage(args) => outage::run(args, output).await,
         }
     }

@@ -104,6 +104,16 @@ fn small_sends_each_broadcast_to_its_one_user() {
 }
 
 #[test]
+fn equal_broadcasts_are_told_apart_by_their_ends() {
+    let report = bench(&["equal", "--devices", "500", "--broadcasts", "2", "--in-flight", "16"]);
+    let run = only_run(&report);
+    assert_eq!((&run["accepted"], &run["sent"], &run["lost"]), (&1_000.into(), &1_000.into(), &0.into()));
+    let (first, last) = (number(run, "first_ended_s"), number(run, "last_ended_s"));
+    assert!(0.0 < first && first <= last, "{run}");
+    assert!((number(run, "apart_percent") - (1.0 - first / last) * 100.0).abs() < 1e-6, "{run}");
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
