@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`outage`]
+//!   [`fairness`], [`equal`], [`retries`], [`outage`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -24,6 +24,7 @@ mod outage;
 mod provider;
 mod quantile;
 mod report;
+mod retries;
 mod small;
 mod snapshot;
 mod steady;
@@ -58,6 +59,7 @@ enum Scenario {
     Small(small::Args),
     Fairness(fairness::Args),
     Equal(equal::Args),
+    Retries(retries::Args),
     Outage(outage::Args),
 }
 
@@ -85,6 +87,7 @@ impl Scenario {
             Self::Small(args) => &args.options,
             Self::Fairness(args) => &args.large.options,
             Self::Equal(args) => &args.large.options,
+            Self::Retries(args) => &args.large.options,
             Self::Outage(args) => &args.options,
         }
     }
@@ -98,6 +101,7 @@ impl Scenario {
             Self::Small(args) => small::run(args, output).await,
             Self::Fairness(args) => fairness::run(args, output).await,
             Self::Equal(args) => equal::run(args, output).await,
+            Self::Retries(args) => retries::run(args, output).await,
             Self::Outage(args) => outage::run(args, output).await,
         }
     }

@@ -114,6 +114,19 @@ fn equal_broadcasts_are_told_apart_by_their_ends() {
 }
 
 #[test]
+fn retries_are_measured_and_accounted_for() {
+    // Few fail, as each further attempt waits longer: 6 s, 18 s.
+    let report = bench(&["retries", "--devices", "300", "--in-flight", "16", "--transient", "0.03"]);
+    let run = only_run(&report);
+    assert_eq!(number(run, "sent") + number(run, "dead"), 300.0, "{run}");
+    assert_eq!((&run["lost"], &run["duplicates"]), (&0.into(), &0.into()), "{run}");
+    assert!(number(run, "calls") > number(run, "accepted"), "{run}");
+    for figure in ["both_s", "fresh_per_s", "retried_per_s", "fresh_stall_ms", "retried_stall_ms"] {
+        assert!(run.get(figure).is_some(), "no {figure}: {run}");
+    }
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
