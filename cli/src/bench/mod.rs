@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`retries`], [`outage`]
+//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`watchers`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -29,6 +29,7 @@ mod small;
 mod snapshot;
 mod steady;
 mod sustained;
+mod watchers;
 mod world;
 
 use bongsu_ops::{shutdown, telemetry};
@@ -61,6 +62,7 @@ enum Scenario {
     Equal(equal::Args),
     Retries(retries::Args),
     Outage(outage::Args),
+    Watchers(watchers::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -89,6 +91,7 @@ impl Scenario {
             Self::Equal(args) => &args.large.options,
             Self::Retries(args) => &args.large.options,
             Self::Outage(args) => &args.options,
+            Self::Watchers(args) => &args.options,
         }
     }
 
@@ -103,6 +106,7 @@ impl Scenario {
             Self::Equal(args) => equal::run(args, output).await,
             Self::Retries(args) => retries::run(args, output).await,
             Self::Outage(args) => outage::run(args, output).await,
+            Self::Watchers(args) => watchers::run(args, output).await,
         }
     }
 }

@@ -127,6 +127,19 @@ fn retries_are_measured_and_accounted_for() {
 }
 
 #[test]
+fn watchers_are_told_of_broadcasts_to_their_end() {
+    let report = bench(&["watchers", "--devices", "200", "--broadcasts", "3", "--watchers", "20"]);
+    for variant in ["without", "with"] {
+        assert_eq!(run(&report, variant)["accepted"], 600, "{report}");
+    }
+    assert_eq!(run(&report, "without")["statuses_per_s"], 0);
+    let with = run(&report, "with");
+    let statuses = number(with, "statuses_per_s") * number(with, "total_s");
+    assert!(statuses > 19.5, "each has at least the last: {with}");
+    assert!(report["compared"]["end_to_end_loss_percent"].is_number(), "{report}");
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
