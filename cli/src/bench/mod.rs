@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`watchers`]
+//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`watchers`], [`senders`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -25,6 +25,7 @@ mod provider;
 mod quantile;
 mod report;
 mod retries;
+mod senders;
 mod small;
 mod snapshot;
 mod steady;
@@ -63,6 +64,7 @@ enum Scenario {
     Retries(retries::Args),
     Outage(outage::Args),
     Watchers(watchers::Args),
+    Senders(senders::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -92,6 +94,7 @@ impl Scenario {
             Self::Retries(args) => &args.large.options,
             Self::Outage(args) => &args.options,
             Self::Watchers(args) => &args.options,
+            Self::Senders(args) => &args.large.options,
         }
     }
 
@@ -107,6 +110,7 @@ impl Scenario {
             Self::Retries(args) => retries::run(args, output).await,
             Self::Outage(args) => outage::run(args, output).await,
             Self::Watchers(args) => watchers::run(args, output).await,
+            Self::Senders(args) => senders::run(args, output).await,
         }
     }
 }

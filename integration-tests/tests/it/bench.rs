@@ -140,6 +140,27 @@ fn watchers_are_told_of_broadcasts_to_their_end() {
 }
 
 #[test]
+fn senders_share_the_work_and_may_leave() {
+    let slow = ["--latency-ms", "40", "--in-flight", "16"];
+    let report = bench(&[&["senders", "--devices", "1000"], &slow[..]].concat());
+    for (variant, senders) in [("one", 1), ("two", 2), ("four", 4)] {
+        let run = run(&report, variant);
+        assert_eq!((&run["accepted"], &run["duplicates"]), (&1_000.into(), &0.into()), "{run}");
+        let shares: f64 = (1..=senders).map(|n| number(run, &format!("sender_{n}_share_percent"))).sum();
+        assert!((shares - 100.0).abs() < 1e-6, "{run}");
+    }
+    let change = run(&report, "change");
+    let calls: f64 =
+        ["left_calls", "stayed_calls", "came_calls"].iter().map(|name| number(change, name)).sum();
+    assert!(0.0 < calls && calls <= number(change, "calls"), "{change}");
+    assert_eq!(
+        (&change["accepted"], &change["duplicates"], &change["lost"]),
+        (&1_000.into(), &0.into(), &0.into())
+    );
+    assert!(number(change, "longest_stall_ms") > 0.0 && number(change, "leaving_s") > 0.0, "{change}");
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
