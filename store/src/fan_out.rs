@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::ids::{BroadcastId, ProviderId, SHARD, Shard};
 
 /// Devices in one page: one transaction of some ten milliseconds.
-const PAGE_DEVICES: i64 = 10_000;
+pub(crate) const PAGE_DEVICES: i64 = 10_000;
 /// Deliveries in one batch at most.
 const BATCH_DELIVERIES: i32 = 500;
 

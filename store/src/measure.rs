@@ -1,11 +1,15 @@
 //! What a benchmark asks the server: how much it has written, how its updates of deliveries went; and what it lays beside
 //! the work, an old snapshot or a history.
 
+use std::time::{Duration, Instant};
+
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
+use time::OffsetDateTime;
 
 use crate::connect::Store;
 use crate::error::Result;
+use crate::fan_out::PAGE_DEVICES;
 
 /// Rows of history in one statement.
 const HISTORY_STEP: i64 = 250_000;
@@ -64,6 +68,36 @@ impl Store {
             sqlx::query(statement).execute(&mut connection).await?;
         }
         Ok(HeldSnapshot(connection))
+    }
+
+    /// When the last of these broadcasts had all its deliveries; none as long as one has not.
+    pub async fn fanned_out_at(&self, broadcasts: &[i64]) -> Result<Option<OffsetDateTime>> {
+        let at = sqlx::query_file_scalar!("queries/fanned_out_at.sql", broadcasts);
+        Ok(at.fetch_one(&self.pool).await?)
+    }
+
+    /// Makes a delivery for each device that can be sent to, page by page like a fan-out, and nothing else: neither batches nor
+    /// a broadcast. Says how many, and how long it took.
+    pub async fn insert_deliveries_alone(&self) -> Result<(u64, Duration)> {
+        self.ensure_partitions().await?;
+        let mut connection = self.pool.acquire().await?;
+        let id =
+            sqlx::query_scalar!(r#"SELECT next_broadcast_id() AS "id!""#).fetch_one(&mut *connection).await?;
+        let last =
+            sqlx::query_scalar!(r#"SELECT coalesce(max(id), 0) AS "last!" FROM device WHERE shard = 0"#)
+                .fetch_one(&mut *connection)
+                .await?;
+        let began = Instant::now();
+        let (mut made, mut first) = (0, 1);
+        while first <= last {
+            let end = first + PAGE_DEVICES - 1;
+            let page = sqlx::query_file!("queries/bare_insert.sql", id, first, end)
+                .execute(&mut *connection)
+                .await?;
+            made += page.rows_affected();
+            first = end + 1;
+        }
+        Ok((made, began.elapsed()))
     }
 
     /// Adds `rows` deliveries that were sent, spread evenly over the last `days` days, one final broadcast a day. Their devices

@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`watchers`], [`senders`]
+//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -15,6 +15,7 @@ mod callers;
 mod equal;
 mod everyone;
 mod fairness;
+mod fan_out;
 mod history;
 mod kernel;
 mod measure;
@@ -63,6 +64,7 @@ enum Scenario {
     Equal(equal::Args),
     Retries(retries::Args),
     Outage(outage::Args),
+    FanOut(fan_out::Args),
     Watchers(watchers::Args),
     Senders(senders::Args),
 }
@@ -93,6 +95,7 @@ impl Scenario {
             Self::Equal(args) => &args.large.options,
             Self::Retries(args) => &args.large.options,
             Self::Outage(args) => &args.options,
+            Self::FanOut(args) => &args.large.options,
             Self::Watchers(args) => &args.options,
             Self::Senders(args) => &args.large.options,
         }
@@ -109,6 +112,7 @@ impl Scenario {
             Self::Equal(args) => equal::run(args, output).await,
             Self::Retries(args) => retries::run(args, output).await,
             Self::Outage(args) => outage::run(args, output).await,
+            Self::FanOut(args) => fan_out::run(args, output).await,
             Self::Watchers(args) => watchers::run(args, output).await,
             Self::Senders(args) => senders::run(args, output).await,
         }

@@ -161,6 +161,24 @@ fn senders_share_the_work_and_may_leave() {
 }
 
 #[test]
+fn fan_out_makes_a_delivery_for_each_of_every_audience() {
+    let report = bench(&["fan-out", "--devices", "1500", "--listed", "1000"]);
+    for (variant, deliveries) in
+        [("everyone", 1_500), ("topic", 1_500), ("users", 1_000), ("devices", 1_000), ("two_intakes", 3_000)]
+    {
+        let run = run(&report, variant);
+        assert_eq!(run["deliveries"], deliveries, "{run}");
+        assert!(number(run, "fan_out_per_s") > 0.0 && number(run, "wal_bytes") > 0.0, "{run}");
+        assert!(number(run, "page_p50_ms") <= number(run, "page_p99_ms"), "{run}");
+        assert!(number(run, "intake_idle_peak_mb") <= number(run, "intake_peak_mb"), "{run}");
+    }
+    let two = run(&report, "two_intakes");
+    let shares = number(two, "intake_1_share_percent") + number(two, "intake_2_share_percent");
+    assert!((shares - 100.0).abs() < 1e-6, "{two}");
+    assert!(number(&report["compared"], "ratio_to_bare_insert") > 0.0, "{report}");
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
