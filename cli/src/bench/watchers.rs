@@ -1,7 +1,10 @@
 //! `bongsu bench watchers`: what it costs that many people watch.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, ensure};
 use bongsu_proto::v1;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::equal;
@@ -12,6 +15,9 @@ use super::report::{Figures, Report, Variant};
 use super::world::World;
 use crate::client::Client;
 use crate::output::Output;
+
+/// Streams that are being opened at a time: a sender works on so many calls at most, and refuses what is more.
+const OPENING: usize = 64;
 
 /// Several broadcasts to everybody at the same time, alternately without and with many streams of their status
 #[derive(Clone, Debug, clap::Args)]
@@ -53,9 +59,10 @@ async fn watched(world: &mut World, broadcasts: u8, watchers: u32) -> anyhow::Re
     let measured = measure(world, async |world| {
         let clients = world.sender_connections().await?;
         let accepted = everyone::create(world, broadcasts).await?;
+        let opening = Arc::new(Semaphore::new(OPENING));
         let mut streams = JoinSet::new();
         for (client, (of, _)) in clients.iter().cycle().zip(accepted.iter().cycle().zip(0..watchers)) {
-            streams.spawn(watch(client.clone(), of.id));
+            streams.spawn(watch(client.clone(), of.id, opening.clone()));
         }
         let ended = everyone::wait_all(world, accepted).await?;
         let mut messages = 0;
@@ -78,9 +85,11 @@ async fn watched(world: &mut World, broadcasts: u8, watchers: u32) -> anyhow::Re
 }
 
 /// Watches a broadcast to its end, and says how often it was told of.
-async fn watch(client: Client, id: i64) -> anyhow::Result<u64> {
+async fn watch(client: Client, id: i64, opening: Arc<Semaphore>) -> anyhow::Result<u64> {
+    let turn = opening.acquire_owned().await?;
     let request = v1::StreamStatusRequest { broadcast_id: id };
     let mut stream = client.deliveries().stream_status(request).await.context("StreamStatus")?.into_inner();
+    drop(turn);
     let (mut messages, mut last) = (0, None);
     while let Some(message) = stream.message().await.context("a status")? {
         messages += 1;
