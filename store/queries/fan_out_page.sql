@@ -1,7 +1,8 @@
 -- Makes the deliveries of one page, after the cursor $5 up to its end $6, and cuts them into batches of at most $10.
 -- Only the branch of the audience's kind $2 runs. A batch is a range of the delivery key, except for users: their devices
 -- lie anywhere between those of other pages, so the batch names them one by one. Devices, but for a page of everyone, and what
--- became of a replay are looked up one by one, by their key: as joins, these were seen to read all devices there are.
+-- became of a replay are looked up one by one, by their key: as joins, these were seen to read all devices there are. Topics and
+-- devices ask for nothing but columns and predicate of device_sendable, which answers without a look at the row.
 WITH marked AS (
     -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired, or without consent, keep theirs.
     UPDATE dead_letter l
@@ -28,8 +29,9 @@ WITH marked AS (
     SELECT d.id
     FROM (SELECT DISTINCT device_id FROM device_topic
           WHERE topic = ANY($8::text[]) AND shard = $3 AND provider_id = $4 AND device_id > $5 AND device_id <= $6) AS t
-    CROSS JOIN LATERAL (SELECT id, enabled, retired_at FROM device WHERE shard = $3 AND id = t.device_id OFFSET 0) AS d
-    WHERE $2 = 'topics' AND d.enabled AND d.retired_at IS NULL
+    CROSS JOIN LATERAL (SELECT id FROM device WHERE shard = $3 AND provider_id = $4 AND id = t.device_id AND enabled AND retired_at IS NULL
+                        OFFSET 0) AS d
+    WHERE $2 = 'topics'
     UNION ALL
     SELECT d.id
     FROM broadcast_audience a
@@ -41,14 +43,15 @@ WITH marked AS (
     SELECT d.id
     FROM broadcast_audience a
     CROSS JOIN unnest(a.device_ids) AS l(device_id)
-    CROSS JOIN LATERAL (SELECT * FROM device WHERE shard = $3 AND id = l.device_id OFFSET 0) AS d
-    WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6
-      AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
+    CROSS JOIN LATERAL (SELECT id FROM device WHERE shard = $3 AND provider_id = $4 AND id = l.device_id AND enabled AND retired_at IS NULL
+                        OFFSET 0) AS d
+    WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6 AND d.id <= $7
     UNION ALL
     SELECT id FROM marked
 ), made AS (
     INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
-    SELECT $1, $3, $4, id FROM target
+    -- In order of the key: each row goes beside the last.
+    SELECT $1, $3, $4, id FROM target ORDER BY id
 ), cut AS (
     SELECT chunk, min(id) AS first_id, max(id) AS last_id, count(*)::int AS size, array_agg(id ORDER BY id) AS ids
     FROM (SELECT id, (row_number() OVER (ORDER BY id) - 1) / $10::int AS chunk FROM target) AS numbered
