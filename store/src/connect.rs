@@ -12,6 +12,8 @@ use crate::error::{Result, StoreError};
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// But for an examination, which reads everything.
 const PATIENT_TIMEOUT: Duration = Duration::from_secs(600);
+/// And what upkeep reads.
+const UPKEEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// No statement may wait longer than this for a lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A transaction whose client fell silent holds its locks no longer than this.
@@ -144,6 +146,22 @@ impl Store {
         let options =
             self.options.clone().options([("statement_timeout", PATIENT_TIMEOUT.as_millis().to_string())]);
         Ok(options.connect().await?)
+    }
+
+    /// A connection for what changes tables beside running work: gives way to whoever holds a lock, and reads the disk
+    /// slowly. Its ANALYZE takes a small sample, so that it is done with delivery in less than a second.
+    pub(crate) async fn upkeep_connection(&self, lock_timeout: Duration) -> Result<PgConnection> {
+        let settings = [
+            ("statement_timeout", UPKEEP_TIMEOUT.as_millis().to_string()),
+            ("lock_timeout", lock_timeout.as_millis().to_string()),
+            ("vacuum_cost_delay", "2ms".to_string()),
+            ("default_statistics_target", "10".to_string()),
+        ];
+        let connecting = self.options.clone().options(settings).options(FRESH_PLANS);
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting.connect()).await {
+            Ok(connection) => Ok(connection?),
+            Err(_) => Err(StoreError::Unavailable(format!("no connection within {CONNECT_TIMEOUT:?}"))),
+        }
     }
 
     /// The pool, for tests that look at what no API shows.

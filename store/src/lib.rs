@@ -29,6 +29,7 @@ mod payload;
 mod provider;
 mod range;
 mod replay;
+mod retention;
 mod sweep;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -56,5 +57,6 @@ pub use outage::Probe;
 pub use payload::{EncodedSize, encoded_sizes, webhook_notification};
 pub use provider::{Provider, ProviderKind};
 pub use replay::{NewReplay, Replay};
+pub use retention::{DEFAULT_RETENTION_DAYS, Partition, PartitionState, RETENTION_DAYS, RetentionTurn, Step};
 pub use sweep::{SweepLane, Swept};
 pub use topic::Subscribed;

@@ -12,5 +12,6 @@ mod outage;
 mod plans;
 mod queue;
 mod replaying;
+mod retention;
 mod stage;
 mod takeover;
