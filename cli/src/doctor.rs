@@ -1,6 +1,6 @@
 //! `bongsu doctor`.
 
-use bongsu_store::{Finding, Severity, Store};
+use bongsu_store::{DEFAULT_RETENTION_DAYS, Finding, MOST_RETENTION_DAYS, Severity, Store};
 
 use crate::Context;
 use crate::error::Failure;
@@ -21,13 +21,18 @@ pub struct Args {
     /// Leave out what counts deliveries, which takes seconds for each million
     #[arg(long)]
     quick: bool,
+
+    /// Days for which deliveries are kept, as intakes are told; 0: for ever, and old partitions are not looked for
+    #[arg(long, env = "BONGSU_RETENTION_DAYS", value_name = "DAYS", default_value_t = DEFAULT_RETENTION_DAYS,
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_RETENTION_DAYS)))]
+    retention_days: u32,
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let store = Store::new(&args.database_url, CONNECTIONS, "bongsu doctor").map_err(anyhow::Error::from)?;
     let mut findings =
         if args.quick { vec![] } else { store.broken_invariants().await.map_err(unreadable)? };
-    findings.extend(store.conditions().await.map_err(unreadable)?);
+    findings.extend(store.conditions(args.retention_days).await.map_err(unreadable)?);
     store.close().await;
     if context.output.json {
         findings.iter().try_for_each(|finding| context.output.object(finding))?;

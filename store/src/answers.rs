@@ -129,6 +129,13 @@ impl Store {
         .await?)
     }
 
+    /// Whether the deliveries of this broadcast were dropped at the end of their retention. Its counts are kept.
+    pub async fn deliveries_dropped(&self, id: BroadcastId) -> Result<bool> {
+        let dropped =
+            sqlx::query_file_scalar!("queries/delivery_dropped.sql", id.0).fetch_optional(&self.pool).await?;
+        Ok(dropped.unwrap_or(false))
+    }
+
     /// A page of dead letters.
     pub async fn list_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Vec<DeadLetter>> {
         let last = (BroadcastId(i64::MAX), ProviderId(i16::MAX), DeviceId(i64::MAX));

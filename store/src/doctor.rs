@@ -7,6 +7,7 @@ use sqlx::Connection as _;
 
 use crate::connect::Store;
 use crate::error::Result;
+use crate::retention::{Partition, PartitionState};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,6 +30,9 @@ pub struct Finding {
     /// What to do.
     pub remedy: &'static str,
 }
+
+/// A partition that was to be dropped so many days ago is overdue.
+const OVERDUE_DAYS: u32 = 2;
 
 /// A row of a check.
 struct Found {
@@ -64,8 +68,8 @@ impl Store {
         Ok(findings)
     }
 
-    /// What an operator should know of. Cheap.
-    pub async fn conditions(&self) -> Result<Vec<Finding>> {
+    /// What an operator should know of, where deliveries are kept for so many days (0: for ever). Cheap.
+    pub async fn conditions(&self, retention_days: u32) -> Result<Vec<Finding>> {
         let mut connection = self.patient_connection().await?;
         let mut findings = Vec::new();
         check!(
@@ -125,6 +129,39 @@ impl Store {
             "look for old transactions and for autovacuum being off, then VACUUM the table"
         );
         connection.close().await?;
+        // Those that are past it even if they were kept a little longer.
+        let days = if retention_days == 0 { 0 } else { retention_days + OVERDUE_DAYS };
+        findings.extend(self.partitions(days).await?.iter().filter_map(leftover));
         Ok(findings)
     }
+}
+
+/// What retention should have dropped, and has not.
+fn leftover(partition: &Partition) -> Option<Finding> {
+    let (detail, remedy) = match partition.state {
+        PartitionState::Kept | PartitionState::Foreign => return None,
+        PartitionState::HalfWay { .. } => (
+            "is detached half way".to_owned(),
+            "the next retention goes on, `bongsu retention --apply` does at once; if it cannot, end the sessions that use it",
+        ),
+        PartitionState::Detached => (
+            "is detached and not dropped yet".to_owned(),
+            "the next retention goes on, `bongsu retention --apply` does at once; if it cannot, end the sessions that use it",
+        ),
+        PartitionState::Due => (
+            "is old enough to be dropped, and nobody has".to_owned(),
+            "start an intake, whose log says why it cannot; `bongsu retention --apply` does it now",
+        ),
+        PartitionState::Waiting { broadcasts, first } => (
+            format!("is kept beyond its time: {broadcasts} broadcasts of the day are open, {first} for one"),
+            "look why they do not end: paused, or nobody sends? `bongsu broadcasts cancel` ends one",
+        ),
+    };
+    Some(Finding {
+        check: "retention",
+        severity: Severity::Attention,
+        subject: format!("partition {}", partition.name),
+        detail,
+        remedy,
+    })
 }

@@ -57,6 +57,9 @@ pub use outage::Probe;
 pub use payload::{EncodedSize, encoded_sizes, webhook_notification};
 pub use provider::{Provider, ProviderKind};
 pub use replay::{NewReplay, Replay};
-pub use retention::{DEFAULT_RETENTION_DAYS, Partition, PartitionState, RETENTION_DAYS, RetentionTurn, Step};
+pub use retention::{
+    DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
+    PartitionState, Purged, RetentionTurn, Step,
+};
 pub use sweep::{SweepLane, Swept};
 pub use topic::Subscribed;

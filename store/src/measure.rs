@@ -100,6 +100,11 @@ impl Store {
         Ok((made, began.elapsed()))
     }
 
+    /// Makes the partition of the day that many days from now.
+    pub async fn make_partition_ahead(&self, days: i32) -> Result<()> {
+        make_partition(&mut *self.pool.acquire().await?, days).await
+    }
+
     /// Adds `rows` deliveries that were sent, spread evenly over the last `days` days, one final broadcast a day. Their devices
     /// have the ids from 1 on.
     pub async fn add_history(&self, rows: i64, days: u32) -> Result<()> {
@@ -107,9 +112,7 @@ impl Store {
         for day in 1..=i64::from(days) {
             let of_day = rows * day / i64::from(days) - rows * (day - 1) / i64::from(days);
             let ago = day as i32;
-            sqlx::query!("SELECT ensure_delivery_partition((now() - make_interval(days => $1))::date)", ago)
-                .fetch_one(&mut connection)
-                .await?;
+            make_partition(&mut connection, -ago).await?;
             let id = sqlx::query_file_scalar!("queries/history_broadcast.sql", ago, of_day)
                 .fetch_one(&mut connection)
                 .await?;
@@ -125,4 +128,11 @@ impl Store {
         sqlx::query("VACUUM (ANALYZE) delivery").execute(&mut connection).await?;
         Ok(connection.close().await?)
     }
+}
+
+async fn make_partition(connection: &mut PgConnection, days_ahead: i32) -> Result<()> {
+    sqlx::query!("SELECT ensure_delivery_partition((now() + make_interval(days => $1))::date)", days_ahead)
+        .fetch_one(connection)
+        .await?;
+    Ok(())
 }

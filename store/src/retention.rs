@@ -29,10 +29,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// is not ours to drop.
 const MARK: &str = "bongsu: past its retention";
 
+/// Rows deleted in one statement: some ten milliseconds each.
+const PURGE_AUDIENCES: i64 = 20;
+const PURGE_ROWS: i64 = 1_000;
+
 /// For how long deliveries are kept.
 pub const DEFAULT_RETENTION_DAYS: u32 = 14;
-/// Whole days. Every partition makes each delivery dearer, so there is an end to it.
-pub const RETENTION_DAYS: std::ops::RangeInclusive<u32> = 1..=365;
+/// For how long broadcasts are kept: counts, dead letters, idempotency keys.
+pub const DEFAULT_HISTORY_DAYS: u32 = 90;
+/// Either may be this many days at most, and 0 is for ever. Every partition makes each delivery dearer.
+pub const MOST_RETENTION_DAYS: u32 = 365;
+pub const MOST_HISTORY_DAYS: u32 = 3_650;
+/// In place of 0. The id of a broadcast so long ago still fits.
+const FOR_EVER_DAYS: i32 = 36_500;
 
 /// The deliveries of one day's broadcasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +85,18 @@ pub enum Step {
     Done,
 }
 
+/// Rows that one step deleted.
+#[must_use]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// Of explicit audiences, up to 10,000 ids each.
+    pub audiences: u64,
+    pub dead_letters: u64,
+    pub broadcasts: u64,
+    /// Whether there is probably more to do at once.
+    pub more: bool,
+}
+
 /// The right to change partitions, which one process has at a time. It ends with the connection.
 #[derive(Debug)]
 pub struct RetentionTurn {
@@ -83,7 +104,7 @@ pub struct RetentionTurn {
 }
 
 impl Store {
-    /// The partitions of delivery, oldest first, and what is to become of them if `days` are kept.
+    /// The partitions of delivery, oldest first, and what is to become of them if `days` are kept (0: for ever).
     pub async fn partitions(&self, days: u32) -> Result<Vec<Partition>> {
         let mut connection = self.pool.acquire().await?;
         partitions(&mut connection, days).await
@@ -172,6 +193,44 @@ impl RetentionTurn {
         self.execute(format!("ALTER TABLE delivery DETACH PARTITION {name} CONCURRENTLY")).await
     }
 
+    /// Deletes some of what is not needed any more once its day has no deliveries: explicit audiences, and after
+    /// `history_days` dead letters and broadcasts.
+    pub async fn purge(&mut self, days: u32, history_days: u32) -> Result<Purged> {
+        let all = partitions(&mut self.connection, days).await?;
+        let has_deliveries =
+            |p: &&Partition| !matches!(p.state, PartitionState::Detached | PartitionState::Foreign);
+        let Some(oldest) = all.iter().filter(has_deliveries).map(|p| p.day).min() else {
+            return Ok(Purged::default());
+        };
+        let (days, history_days) = (or_for_ever(days), or_for_ever(history_days));
+        let connection = &mut self.connection;
+        bounded("purging", async {
+            let audiences =
+                sqlx::query_file!("queries/retention_purge_audiences.sql", oldest, days, PURGE_AUDIENCES)
+                    .execute(&mut *connection)
+                    .await?
+                    .rows_affected();
+            let dead_letters = sqlx::query_file!(
+                "queries/retention_purge_dead_letters.sql",
+                oldest,
+                history_days,
+                PURGE_ROWS
+            )
+            .execute(&mut *connection)
+            .await?
+            .rows_affected();
+            let broadcasts =
+                sqlx::query_file!("queries/retention_purge_broadcasts.sql", oldest, history_days, PURGE_ROWS)
+                    .execute(&mut *connection)
+                    .await?
+                    .rows_affected();
+            let more = audiences >= PURGE_AUDIENCES.unsigned_abs()
+                || dead_letters.max(broadcasts) >= PURGE_ROWS.unsigned_abs();
+            Ok(Purged { audiences, dead_letters, broadcasts, more })
+        })
+        .await
+    }
+
     /// Makes the statistics of delivery as a whole, where that is due; false where it was not.
     pub async fn analyze(&mut self) -> Result<bool> {
         let due = sqlx::query_file_scalar!("queries/retention_analyze_due.sql")
@@ -205,8 +264,12 @@ impl RetentionTurn {
     }
 }
 
+fn or_for_ever(days: u32) -> i32 {
+    if days == 0 { FOR_EVER_DAYS } else { i32::try_from(days).unwrap_or(FOR_EVER_DAYS) }
+}
+
 async fn partitions(connection: &mut PgConnection, days: u32) -> Result<Vec<Partition>> {
-    let days = i32::try_from(days).unwrap_or(i32::MAX);
+    let days = or_for_ever(days);
     let rows = bounded("looking at partitions", async {
         Ok(sqlx::query_file!("queries/retention_partitions.sql", days, MARK).fetch_all(connection).await?)
     })

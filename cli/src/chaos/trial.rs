@@ -101,7 +101,7 @@ pub async fn play(
         Ok(played) => played?,
         Err(_) => {
             outcome.mistakes.push(format!("it was not complete after {} s", patience.as_secs()));
-            let findings = world.store.conditions().await?;
+            let findings = world.store.conditions(bongsu_store::DEFAULT_RETENTION_DAYS).await?;
             outcome.mistakes.extend(findings.iter().map(|f| format!("{} {}", f.subject, f.detail)));
             return Ok(outcome);
         }
