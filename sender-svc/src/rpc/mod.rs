@@ -84,6 +84,9 @@ impl DeliveryService for Deliveries {
         if rows.is_empty() && self.store.status(broadcast).await.map_err(failed)?.is_none() {
             return Err(status::broadcast_not_found(broadcast));
         }
+        if rows.is_empty() && self.store.deliveries_dropped(broadcast).await.map_err(failed)? {
+            return Err(status::deliveries_dropped(broadcast));
+        }
         let next_page_token = page.cut(&mut rows, limit, |d| [d.provider_id.0.into(), d.device.0]);
         let deliveries = rows.into_iter().map(|d| convert::delivery(broadcast, d)).collect();
         Ok(Response::new(ListDeliveriesResponse { deliveries, next_page_token }))

@@ -12,6 +12,17 @@ pub fn broadcast_not_found(id: BroadcastId) -> Status {
     api::broadcast_not_found(id.0)
 }
 
+/// DELIVERIES_DROPPED: it had some.
+pub fn deliveries_dropped(id: BroadcastId) -> Status {
+    let message = format!(
+        "the deliveries of broadcast {id} were dropped at the end of their retention; its counts and its dead letters are kept"
+    );
+    let metadata = [("broadcast_id", id.to_string())];
+    api::refusal(Code::FailedPrecondition, "DELIVERIES_DROPPED", message.clone(), &metadata, |details| {
+        details.add_precondition_failure_violation("RETENTION", format!("broadcasts/{id}"), message);
+    })
+}
+
 pub fn draining() -> Status {
     api::draining("sender")
 }
