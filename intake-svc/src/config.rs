@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
+use bongsu_store::{DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS};
+
+use crate::retention::Retention;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7070);
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7071);
@@ -66,6 +69,15 @@ pub struct Config {
           default_value_t = DEFAULT_FAN_OUT_WORKERS)]
     pub fan_out_workers: u32,
 
+    /// Days for which deliveries are kept after their broadcast's day, which goes as a whole once all its broadcasts are
+    /// final; 0: for ever. Each day kept makes every delivery a little dearer
+    #[arg(long, env = "BONGSU_RETENTION_DAYS", value_name = "DAYS", default_value_t = DEFAULT_RETENTION_DAYS)]
+    pub retention_days: u32,
+
+    /// Days for which broadcasts are kept without their deliveries: counts, dead letters, idempotency keys; 0: for ever
+    #[arg(long, env = "BONGSU_HISTORY_DAYS", value_name = "DAYS", default_value_t = DEFAULT_HISTORY_DAYS)]
+    pub history_days: u32,
+
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }
@@ -84,6 +96,8 @@ impl Config {
             max_message_bytes: DEFAULT_MAX_MESSAGE_BYTES,
             max_calls: DEFAULT_MAX_CALLS,
             fan_out_workers: DEFAULT_FAN_OUT_WORKERS,
+            retention_days: DEFAULT_RETENTION_DAYS,
+            history_days: DEFAULT_HISTORY_DAYS,
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }
     }
@@ -114,6 +128,8 @@ impl Config {
             ),
             ("--max-calls (BONGSU_INTAKE_MAX_CALLS)", self.max_calls, 1, 100_000),
             ("--fan-out-workers (BONGSU_INTAKE_FAN_OUT_WORKERS)", self.fan_out_workers, 0, 64),
+            ("--retention-days (BONGSU_RETENTION_DAYS)", self.retention_days, 0, MOST_RETENTION_DAYS),
+            ("--history-days (BONGSU_HISTORY_DAYS)", self.history_days, 0, MOST_HISTORY_DAYS),
         ];
         for (setting, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
@@ -125,6 +141,12 @@ impl Config {
                 "--fan-out-workers (BONGSU_INTAKE_FAN_OUT_WORKERS) is {}, which leaves calls none of the {} connections: \
                  give --database-connections (BONGSU_INTAKE_DATABASE_CONNECTIONS) more",
                 self.fan_out_workers, self.database_connections,
+            ));
+        }
+        if self.history_days > 0 && self.history_days < self.retention_days {
+            problems.push(format!(
+                "--history-days (BONGSU_HISTORY_DAYS) is {}, and deliveries are kept for {}: broadcasts outlive them, so give                  it at least --retention-days (BONGSU_RETENTION_DAYS)",
+                self.history_days, self.retention_days,
             ));
         }
         if self.listen == self.admin_listen && self.listen.port() != 0 {
@@ -144,6 +166,10 @@ impl Config {
         Duration::from_secs(self.database_patience_s.into())
     }
 
+    pub(crate) fn retention(&self) -> Retention {
+        Retention { deliveries: self.retention_days, history: self.history_days }
+    }
+
     pub(crate) fn drain_grace(&self) -> Duration {
         Duration::from_secs(self.drain_grace_s.into())
     }
@@ -158,10 +184,17 @@ mod tests {
         let mut config = Config::at_database("mysql://root:hunter2@db/x");
         config.database_connections = 1;
         config.fan_out_workers = 65;
+        config.history_days = 13;
         config.admin_listen = config.listen;
-        let error = config.validate().expect_err("five problems").to_string();
-        assert_eq!(error.lines().count(), 6, "{error}");
-        for part in ["BONGSU_DATABASE_URL", "--database-connections", "--fan-out-workers", "127.0.0.1:7070"] {
+        let error = config.validate().expect_err("six problems").to_string();
+        assert_eq!(error.lines().count(), 7, "{error}");
+        for part in [
+            "BONGSU_DATABASE_URL",
+            "--database-connections",
+            "--fan-out-workers",
+            "--history-days",
+            "127.0.0.1:7070",
+        ] {
             assert!(error.contains(part), "{error}");
         }
         assert!(!error.contains("hunter2") && !format!("{config:?}").contains("hunter2"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bongsu_ops::api::Meter;
-use bongsu_store::Imported;
+use bongsu_store::{Imported, Purged};
 use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 use tonic::Code;
 
@@ -21,6 +21,12 @@ const PAGES: &str = "bongsu_intake_fan_out_pages_total";
 const PAGE_SECONDS: &str = "bongsu_intake_fan_out_page_seconds";
 /// Deliveries made by fan-out pages.
 const DELIVERIES: &str = "bongsu_intake_fan_out_deliveries_total";
+/// Partitions dropped at the end of their retention.
+const PARTITIONS_DROPPED: &str = "bongsu_intake_partitions_dropped_total";
+/// From the first step of a partition's end to the last.
+const PARTITION_DROP_SECONDS: &str = "bongsu_intake_partition_drop_seconds";
+/// Rows deleted after their retention, by what they were.
+const PURGED: &str = "bongsu_intake_purged_rows_total";
 /// Failed steps of background work, by which.
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
 
@@ -59,6 +65,13 @@ pub(crate) fn describe() {
     describe_counter!(PAGES, "Pages of fan-out made");
     describe_histogram!(PAGE_SECONDS, Unit::Seconds, "The time one page of fan-out took");
     describe_counter!(DELIVERIES, "Deliveries made by pages of fan-out");
+    describe_counter!(PARTITIONS_DROPPED, "Partitions of deliveries dropped at the end of their retention");
+    describe_histogram!(
+        PARTITION_DROP_SECONDS,
+        Unit::Seconds,
+        "From the first step of a partition's end to the last: nobody waits meanwhile"
+    );
+    describe_counter!(PURGED, "Rows deleted at the end of their retention, by what they were");
     describe_counter!(BACKGROUND_ERRORS, "Failed steps of background work, by task");
 }
 
@@ -103,6 +116,22 @@ pub(crate) fn fan_out_page(deliveries: i64, took: Duration) {
     counter!(PAGES).increment(1);
     counter!(DELIVERIES).increment(deliveries.unsigned_abs());
     histogram!(PAGE_SECONDS).record(took);
+}
+
+pub(crate) fn partition_dropped(took: Duration) {
+    counter!(PARTITIONS_DROPPED).increment(1);
+    histogram!(PARTITION_DROP_SECONDS).record(took);
+}
+
+pub(crate) fn purged(purged: &Purged) {
+    let rows = [
+        ("audiences", purged.audiences),
+        ("dead_letters", purged.dead_letters),
+        ("broadcasts", purged.broadcasts),
+    ];
+    for (what, rows) in rows {
+        counter!(PURGED, "what" => what).increment(rows);
+    }
 }
 
 pub(crate) fn background_error(task: &'static str) {

@@ -19,7 +19,7 @@ use crate::broadcasts::Broadcasts;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::providers::Providers;
-use crate::{fan_out, metrics};
+use crate::{fan_out, metrics, retention};
 
 /// How often the database is asked whether it answers, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,9 +81,12 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
         config.fan_out_workers,
         background_shutdown.clone(),
     ));
+    let retention =
+        tokio::spawn(retention::run(store.clone(), config.retention(), background_shutdown.clone()));
     serve(&config, &store, wake, &health, listeners.grpc, &shutdown).await?;
     background_shutdown.cancel();
     background.await.context("background work")?;
+    retention.await.context("retention")?;
     watch.await.context("health watch")?;
     store.close().await;
     admin_shutdown.cancel();
