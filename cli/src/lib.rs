@@ -29,6 +29,7 @@ mod migrate;
 mod output;
 mod pages;
 mod progress;
+mod retention;
 mod send;
 mod services;
 pub mod stack;
@@ -79,6 +80,7 @@ enum Command {
     DeadLetters(dead_letters::Command),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
+    Retention(retention::Args),
     Chaos(chaos::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -136,6 +138,7 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::DeadLetters(command) => dead_letters::run(command, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
+        Command::Retention(args) => retention::run(args, context).await,
         Command::Chaos(args) => chaos::run(args, context).await,
         Command::Bench(args) => bench::run(args, context).await,
         Command::Completions(args) => completions::run(&args, context),

@@ -27,6 +27,7 @@ mod outage;
 mod provider_connections;
 mod provider_faults;
 mod replay;
+mod retention;
 mod stoppable;
 mod tokens;
 mod truthful_health;
