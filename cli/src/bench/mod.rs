@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`]
+//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -25,6 +25,7 @@ mod outage;
 mod provider;
 mod quantile;
 mod report;
+mod retention;
 mod retries;
 mod senders;
 mod small;
@@ -67,6 +68,7 @@ enum Scenario {
     FanOut(fan_out::Args),
     Watchers(watchers::Args),
     Senders(senders::Args),
+    Retention(retention::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -98,6 +100,7 @@ impl Scenario {
             Self::FanOut(args) => &args.large.options,
             Self::Watchers(args) => &args.options,
             Self::Senders(args) => &args.large.options,
+            Self::Retention(args) => &args.options,
         }
     }
 
@@ -115,6 +118,7 @@ impl Scenario {
             Self::FanOut(args) => fan_out::run(args, output).await,
             Self::Watchers(args) => watchers::run(args, output).await,
             Self::Senders(args) => senders::run(args, output).await,
+            Self::Retention(args) => retention::run(args, output).await,
         }
     }
 }

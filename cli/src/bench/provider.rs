@@ -48,17 +48,23 @@ impl Provider {
         Ok(first)
     }
 
-    /// The longest time from one acceptance to the next, in milliseconds; none where there were not two.
-    pub async fn longest_stall_ms(&self) -> anyhow::Result<Option<f64>> {
-        let mut times = Vec::new();
+    /// When each delivery was accepted for the first time, in microseconds since 1970, in no order.
+    pub async fn acceptances(&self) -> anyhow::Result<Vec<u64>> {
+        let mut moments = Vec::new();
         self.each_delivery(|record| {
-            times.extend(record.first_accepted_unix_us);
+            moments.extend(record.first_accepted_unix_us);
             Ok(())
         })
         .await?;
-        Ok(longest_gap(&mut times).map(|us| us as f64 / 1e3))
+        Ok(moments)
     }
 
+    /// The longest time from one acceptance to the next, in milliseconds; none where there were not two.
+    pub async fn longest_stall_ms(&self) -> anyhow::Result<Option<f64>> {
+        Ok(longest_gap(&mut self.acceptances().await?).map(|us| us as f64 / 1e3))
+    }
+
+    /// Everything that the simulator has counted, delivery by delivery.
     async fn each_delivery(
         &self,
         mut note: impl FnMut(DeliveryRecord) -> anyhow::Result<()>,

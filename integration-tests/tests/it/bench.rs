@@ -179,6 +179,30 @@ fn fan_out_makes_a_delivery_for_each_of_every_audience() {
 }
 
 #[test]
+fn retention_drops_and_makes_days_beside_a_broadcast_that_loses_nothing() {
+    let report = bench(&[
+        "retention",
+        "--devices",
+        "3000",
+        "--days",
+        "2",
+        "--rows",
+        "300",
+        "--in-flight",
+        "32",
+        "--repeat",
+        "2",
+    ]);
+    for run in report["variants"]["with"]["runs"].as_array().unwrap() {
+        assert_eq!((&run["days_dropped"], &run["days_made"]), (&2.into(), &2.into()), "{run}");
+        assert_eq!((&run["sent"], &run["lost"], &run["duplicates"]), (&3_000.into(), &0.into(), &0.into()));
+        assert!(number(run, "longest_gap_ms") > 0.0 && number(run, "longest_drop_ms") > 0.0, "{run}");
+    }
+    let without = &report["variants"]["without"]["median"];
+    assert!(number(without, "longest_gap_ms") > 0.0 && without["days_dropped"].is_null(), "{without}");
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_build_without_optimisation_is_refused_unless_asked_for() {
     let bench = Command::new(BONGSU).args(["bench", "sustained"]).output().unwrap();
