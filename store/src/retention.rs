@@ -29,9 +29,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// is not ours to drop.
 const MARK: &str = "bongsu: past its retention";
 
-/// Rows deleted in one statement: some ten milliseconds each.
+/// Rows deleted in one statement, which takes a tenth of a second at most.
 const PURGE_AUDIENCES: i64 = 20;
-const PURGE_ROWS: i64 = 1_000;
+const PURGE_ROWS: i64 = 500;
 
 /// For how long deliveries are kept.
 pub const DEFAULT_RETENTION_DAYS: u32 = 14;
