@@ -48,7 +48,7 @@ impl Provider {
         Ok(first)
     }
 
-    /// When each delivery was accepted for the first time, in microseconds since 1970, in no order.
+    /// When each delivery was accepted for the first time, in microseconds since 1970, in order.
     pub async fn acceptances(&self) -> anyhow::Result<Vec<u64>> {
         let mut moments = Vec::new();
         self.each_delivery(|record| {
@@ -56,12 +56,13 @@ impl Provider {
             Ok(())
         })
         .await?;
+        moments.sort_unstable();
         Ok(moments)
     }
 
     /// The longest time from one acceptance to the next, in milliseconds; none where there were not two.
     pub async fn longest_stall_ms(&self) -> anyhow::Result<Option<f64>> {
-        Ok(longest_gap(&mut self.acceptances().await?).map(|us| us as f64 / 1e3))
+        Ok(longest_gap_us(&self.acceptances().await?, (0, u64::MAX)).map(|us| us as f64 / 1e3))
     }
 
     /// Everything that the simulator has counted, delivery by delivery.
@@ -112,9 +113,10 @@ fn note_first(first: &mut HashMap<i64, u64>, record: &DeliveryRecord) -> anyhow:
     Ok(())
 }
 
-fn longest_gap(times: &mut [u64]) -> Option<u64> {
-    times.sort_unstable();
-    times.windows(2).map(|pair| pair[1] - pair[0]).max()
+/// The longest time without an acceptance that touches the span, of moments in their order.
+pub fn longest_gap_us(moments: &[u64], (from, to): (u64, u64)) -> Option<u64> {
+    let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
+    gaps.map(|pair| pair[1] - pair[0]).max()
 }
 
 /// The counter of this name in what `/metrics` answered, summed over all its labels.
@@ -139,9 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_is_between_two_acceptances() {
-        assert_eq!(longest_gap(&mut [90, 10, 20, 60]), Some(40));
-        assert_eq!((longest_gap(&mut [7]), longest_gap(&mut [])), (None, None));
+    fn a_gap_counts_where_it_touches_the_span() {
+        let moments = [10, 20, 50, 51, 52, 99];
+        assert_eq!(longest_gap_us(&moments, (0, u64::MAX)), Some(47));
+        assert_eq!(longest_gap_us(&moments, (45, 51)), Some(30), "it had begun before");
+        assert_eq!(longest_gap_us(&moments, (60, 70)), Some(47), "it lasted all the time");
+        assert_eq!(longest_gap_us(&[7], (0, 9)), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::audience;
 use super::everyone::{self, Ended, unix_ms};
 use super::measure::measure;
 use super::options::{Defaults, Options};
+use super::provider::longest_gap_us;
 use super::report::{Figures, Report, Variant};
 use super::world::World;
 use crate::output::Output;
@@ -90,8 +91,7 @@ async fn once(world: &mut World, change: Option<(u32, u32)>) -> anyhow::Result<F
     })
     .await?;
     let (ended, changed): &(Ended, Changed) = &measured.outcome;
-    let mut acceptances = world.provider.acceptances().await?;
-    acceptances.sort_unstable();
+    let acceptances = world.provider.acceptances().await?;
     let mut figures = Figures::default();
     figures.put("end_to_end_per_s", "end to end, per s", devices as f64 / ended.total_s()?);
     let gap = |during| longest_gap_us(&acceptances, during).map(|gap| gap as f64 / 1e3);
@@ -142,24 +142,4 @@ async fn change_days(world: &World, days: u32, first_ahead: u32) -> anyhow::Resu
 
 fn unix_us() -> u64 {
     (unix_ms(SystemTime::now()) * 1e3) as u64
-}
-
-/// The longest time without an acceptance that touches the span, of moments in their order.
-fn longest_gap_us(moments: &[u64], (from, to): (u64, u64)) -> Option<u64> {
-    let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
-    gaps.map(|pair| pair[1] - pair[0]).max()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_counts_where_it_touches_the_span() {
-        let moments = [10, 20, 50, 51, 52, 99];
-        assert_eq!(longest_gap_us(&moments, (0, u64::MAX)), Some(47));
-        assert_eq!(longest_gap_us(&moments, (45, 51)), Some(30), "it had begun before");
-        assert_eq!(longest_gap_us(&moments, (60, 70)), Some(47), "it lasted all the time");
-        assert_eq!(longest_gap_us(&[7], (0, 9)), None);
-    }
 }
