@@ -7,8 +7,8 @@ WITH marked AS (
     -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired, or without consent, keep theirs.
     UPDATE dead_letter l
     SET replayed_by = $1
-    FROM broadcast br
-    WHERE $2::audience_kind = 'dead_letters' AND br.id = $1
+    FROM (SELECT * FROM broadcast WHERE id = $1 OFFSET 0) AS br
+    WHERE $2::audience_kind = 'dead_letters'
       AND l.broadcast_id = br.replay_of AND l.shard = $3 AND l.provider_id = $4 AND l.device_id > $5 AND l.device_id <= $6
       AND (l.replayed_by IS NULL OR EXISTS (
           SELECT FROM delivery x
