@@ -47,6 +47,6 @@ SET state = 'leased', lease_owner = $3, lease_epoch = b.lease_epoch + 1,
     reclaims = b.reclaims + CASE b.state WHEN 'leased' THEN 1 ELSE 0 END
 WHERE b.shard = $1
   AND b.id = ANY (ARRAY(SELECT id FROM fresh UNION ALL SELECT id FROM due UNION ALL SELECT id FROM expired))
-RETURNING b.id AS "id: BatchId", b.lease_epoch AS epoch, b.broadcast_id AS "broadcast: BroadcastId",
+RETURNING b.id AS "id: BatchId", b.shard, b.lease_epoch AS epoch, b.broadcast_id AS "broadcast: BroadcastId",
           b.provider_id AS "provider: ProviderId", b.attempt, b.failures, b.rank, b.size, b.reclaims,
           b.device_ids IS NULL AS "ranged!"

@@ -4,4 +4,4 @@ SELECT d.id AS "id: DeviceId", d.user_id, p.name AS provider, d.token, d.install
               ORDER BY t.topic COLLATE "C") AS "topics!"
 FROM device d
 JOIN provider p ON p.id = d.provider_id
-WHERE d.shard = $1 AND d.id = $2
+WHERE d.shard = ANY ($1::smallint[]) AND d.id = $2

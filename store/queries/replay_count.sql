@@ -1,9 +1,9 @@
 -- How many dead letters a replay would take up: the same conditions as in fan_out_page.sql, and like there looked
 -- up one by one.
 SELECT count(*) AS "count!"
-FROM dead_letter l
-WHERE l.broadcast_id = $1 AND l.shard = $2
-  AND (l.replayed_by IS NULL OR EXISTS (
+FROM unnest($2::smallint[]) AS s(shard)
+CROSS JOIN LATERAL (SELECT * FROM dead_letter WHERE broadcast_id = $1 AND shard = s.shard OFFSET 0) AS l
+WHERE (l.replayed_by IS NULL OR EXISTS (
       SELECT FROM delivery x
       WHERE x.broadcast_id = l.replayed_by AND x.shard = l.shard AND x.provider_id = l.provider_id
         AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')

@@ -12,7 +12,8 @@ use crate::connect::Store;
 use crate::counts::Counts;
 use crate::error::Result;
 use crate::fan_out::{self, Page};
-use crate::ids::{BroadcastId, DeviceId, ProviderId};
+use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
+use crate::shards::Shards;
 
 /// Ids in one row of an explicit audience, and so in one page of its fan-out.
 const AUDIENCE_ROW_IDS: i64 = 10_000;
@@ -78,11 +79,8 @@ impl Store {
         insert_audience(&mut tx, row.id, &new.audience).await?;
         let mut counts = Counts::default();
         if at_once {
-            let providers = sqlx::query_scalar!(r#"SELECT id AS "id: ProviderId" FROM provider ORDER BY id"#)
-                .fetch_all(&mut *tx)
-                .await?;
-            for provider in providers {
-                let page = Page::of_small_audience(row.id, row.audience, provider, new.priority);
+            for place in self.places(&mut tx, row.id).await? {
+                let page = Page::of_small_audience(row.id, row.audience, place, new.priority);
                 counts.total += page.insert(&mut tx).await?.deliveries;
             }
         }
@@ -93,6 +91,25 @@ impl Store {
             return self.broadcast(row.id).await;
         }
         Ok(Some(row.with_counts(counts)))
+    }
+
+    /// Where the devices of a list that has one row may be.
+    async fn places(&self, tx: &mut PgConnection, id: BroadcastId) -> Result<Vec<(ProviderId, Shard)>> {
+        let providers = sqlx::query!(
+            r#"SELECT id AS "id: ProviderId", (SELECT shards FROM settings) AS "shards!" FROM provider ORDER BY id"#
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let Some(shards) = providers.first().map(|row| Shards(row.shards)) else { return Ok(vec![]) };
+        self.known_shards.note(shards);
+        if shards == Shards(1) {
+            return Ok(providers.into_iter().map(|row| (row.id, 0)).collect());
+        }
+        // Looked up first: most lists are of one user, and most places have none of it.
+        let places = sqlx::query_file!("queries/broadcast_audience_places.sql", id.0, &shards.list())
+            .fetch_all(tx)
+            .await?;
+        Ok(places.into_iter().map(|row| (row.provider, row.shard)).collect())
     }
 
     /// What the key stands for, if anything.

@@ -7,7 +7,7 @@ use crate::connect::{Store, bounded};
 use crate::counts::ProviderCounts;
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
-use crate::ids::{BroadcastId, DeviceId, ProviderId, SHARD};
+use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
 
 /// The progress of a broadcast at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,7 @@ pub struct DeliveryFilter {
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
     pub broadcast: BroadcastId,
+    pub shard: Shard,
     pub provider_id: ProviderId,
     pub provider: String,
     pub device: DeviceId,
@@ -80,7 +81,7 @@ pub struct DeadLetterFilter {
     pub from: Option<OffsetDateTime>,
     pub to: Option<OffsetDateTime>,
     /// The last one of the page before.
-    pub after: Option<(BroadcastId, ProviderId, DeviceId)>,
+    pub after: Option<(BroadcastId, Shard, ProviderId, DeviceId)>,
     /// Rows at most.
     pub limit: i64,
 }
@@ -114,11 +115,12 @@ impl Store {
     /// A page of deliveries.
     pub async fn list_deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<Delivery>> {
         let (provider, device) = filter.after.unwrap_or((ProviderId(0), DeviceId(0)));
+        let shards = self.shards().await?.list();
         Ok(sqlx::query_file_as!(
             Delivery,
             "queries/delivery_list.sql",
             filter.broadcast.0,
-            SHARD,
+            &shards,
             provider.0,
             device.0,
             &filter.states as _,
@@ -138,12 +140,12 @@ impl Store {
 
     /// A page of dead letters.
     pub async fn list_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Vec<DeadLetter>> {
-        let last = (BroadcastId(i64::MAX), ProviderId(i16::MAX), DeviceId(i64::MAX));
-        let (broadcast, provider, device) = filter.after.unwrap_or(last);
+        let last = (BroadcastId(i64::MAX), Shard::MAX, ProviderId(i16::MAX), DeviceId(i64::MAX));
+        let (broadcast, shard, provider, device) = filter.after.unwrap_or(last);
         Ok(sqlx::query_file_as!(
             DeadLetter,
             "queries/dead_letter_list.sql",
-            SHARD,
+            shard,
             filter.broadcast.map(|b| b.0),
             &filter.reasons as _,
             filter.code,

@@ -3,26 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::broadcast::Message;
+use crate::claim_turns::{Turns, Want};
 use crate::connect::{Lane, Store};
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, ProviderId, SHARD, SenderId};
-
-/// How much a sender can take for one provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
-    pub provider: ProviderId,
-    /// Batches at most, from each lane: fresh work, due retries, leases that ran out.
-    pub batches: i32,
-    /// Deliveries: a batch is taken while fewer are. Due retries get at most half.
-    pub deliveries: i32,
-    /// Ranks below are not looked at: what was claimed lately leaves dead index entries there.
-    pub floor: i64,
-}
+use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId, Shard};
+use crate::lease::release;
 
 /// When leases that ran out may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +26,7 @@ pub struct Reclaim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasedBatch {
     pub id: BatchId,
+    pub shard: Shard,
     /// With the owner, the fence behind which outcomes count.
     pub epoch: i64,
     pub broadcast: BroadcastId,
@@ -82,19 +72,40 @@ pub struct Work {
 pub struct ClaimLane {
     pub(crate) lane: Lane,
     pub(crate) sender: SenderId,
+    store: Store,
+    turns: Turns,
 }
 
 impl Store {
     pub fn claim_lane(&self, sender: SenderId) -> ClaimLane {
-        ClaimLane { lane: self.lane(), sender }
+        ClaimLane { lane: self.lane(), sender, store: self.clone(), turns: Turns::new() }
     }
 }
 
 impl ClaimLane {
     /// Leases ready work for `lease`. With `reclaim` also that of leases which ran out, unless the batch is among `held`, which
-    /// this sender renews. What is returned has been committed.
+    /// this sender renews. What is returned has been committed; after an error some may have been all the same
+    /// ([`ClaimLane::release_beside`]).
     pub async fn claim(
         &mut self,
+        wants: &[Want],
+        lease: Duration,
+        reclaim: Option<Reclaim>,
+        held: &[LeasedBatch],
+    ) -> Result<Vec<LeasedBatch>> {
+        let mut round = self.turns.begin(self.store.shards().await?, wants);
+        let mut claimed = vec![];
+        while let Some((shard, wants)) = self.turns.next(&mut round) {
+            let batches = self.claim_in(shard, &wants, lease, reclaim, held).await?;
+            self.turns.took(&mut round, shard, &wants, &batches);
+            claimed.extend(batches);
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_in(
+        &mut self,
+        shard: Shard,
         wants: &[Want],
         lease: Duration,
         reclaim: Option<Reclaim>,
@@ -111,7 +122,7 @@ impl ClaimLane {
                 Ok(sqlx::query_file_as!(
                     LeasedBatch,
                     "queries/batch_claim.sql",
-                    SHARD,
+                    shard,
                     &providers,
                     &batches,
                     &deliveries,
@@ -136,6 +147,23 @@ impl ClaimLane {
         reclaim: Option<Reclaim>,
         held: &[LeasedBatch],
     ) -> Result<Option<LeasedBatch>> {
+        for shard in self.turns.order(self.store.shards().await?) {
+            let probe = self.claim_probe_in(shard, provider, lease, reclaim, held).await?;
+            if probe.is_some() {
+                return Ok(probe);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn claim_probe_in(
+        &mut self,
+        shard: Shard,
+        provider: ProviderId,
+        lease: Duration,
+        reclaim: Option<Reclaim>,
+        held: &[LeasedBatch],
+    ) -> Result<Option<LeasedBatch>> {
         let held: Vec<i64> = held.iter().map(|b| b.id.0).collect();
         let owner = self.sender.0;
         self.lane
@@ -143,7 +171,7 @@ impl ClaimLane {
                 Ok(sqlx::query_file_as!(
                     LeasedBatch,
                     "queries/batch_claim_probe.sql",
-                    SHARD,
+                    shard,
                     provider.0,
                     owner,
                     lease.as_secs_f64(),
@@ -184,26 +212,12 @@ impl ClaimLane {
 
     /// Gives back what is leased to this sender beside `held`: a claim whose answer was lost leaves such leases.
     pub async fn release_beside(&mut self, held: &[LeasedBatch]) -> Result<u64> {
-        let sender = self.sender;
-        self.lane.run("release", async |connection| release(connection, sender, held).await).await
+        let (sender, shards) = (self.sender, self.store.shards().await?);
+        self.lane.run("release", async |connection| release(connection, shards, sender, held).await).await
     }
 
     /// Says goodbye to the server.
     pub async fn close(&mut self) {
         self.lane.close().await;
     }
-}
-
-/// Gives back what is leased to `sender` beside `keep`. Returns how many batches went back.
-pub(crate) async fn release(
-    connection: &mut PgConnection,
-    sender: SenderId,
-    keep: &[LeasedBatch],
-) -> Result<u64> {
-    let ids: Vec<i64> = keep.iter().map(|b| b.id.0).collect();
-    let epochs: Vec<i64> = keep.iter().map(|b| b.epoch).collect();
-    let released = sqlx::query_file!("queries/lease_release.sql", SHARD, sender.0, &ids, &epochs)
-        .execute(connection)
-        .await?;
-    Ok(released.rows_affected())
 }

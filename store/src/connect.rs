@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool, SqlStr};
 
 use crate::error::{Result, StoreError};
+use crate::shards::Known;
 
 /// No statement of ours may run longer than this; the server ends it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,6 +52,7 @@ const STABLE_PLANS: [(&str, &str); 6] = [
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) pool: PgPool,
+    pub(crate) known_shards: Known,
     options: PgConnectOptions,
 }
 
@@ -94,7 +96,7 @@ impl Store {
                 })
             })
             .connect_lazy_with(pooled);
-        Ok(Self { pool, options })
+        Ok(Self { pool, known_shards: Known::default(), options })
     }
 
     /// Whether Postgres answers now.

@@ -29,7 +29,8 @@ impl Store {
         let resumed = sqlx::query_file!("queries/broadcast_resume.sql", id.0).execute(&self.pool).await?;
         if resumed.rows_affected() > 0 {
             // The sweep would do it within a second.
-            hold_and_offer(&mut *self.pool.acquire().await?).await?;
+            let shards = self.shards().await?;
+            hold_and_offer(&mut *self.pool.acquire().await?, shards).await?;
         }
         self.controlled(id, is_running).await
     }

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use crate::connect::Store;
 use crate::error::Result;
-use crate::ids::{DeviceId, ProviderId, SHARD};
+use crate::ids::{DeviceId, ProviderId};
 
 /// Why a device was retired. Spelled alike in SQL (`retire_reason`) and proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
@@ -80,7 +80,8 @@ pub struct DeviceFilter {
 impl Store {
     /// One device, live or retired, with its topics.
     pub async fn device(&self, id: DeviceId) -> Result<Option<Device>> {
-        let device = sqlx::query_file_as!(Device, "queries/device_get.sql", SHARD, id as _)
+        let shards = self.shards().await?.list();
+        let device = sqlx::query_file_as!(Device, "queries/device_get.sql", &shards, id as _)
             .fetch_optional(&self.pool)
             .await?;
         Ok(device)
@@ -96,21 +97,23 @@ impl Store {
                 None => return Ok(None),
             },
         };
-        sqlx::query_file!("queries/device_unregister.sql", SHARD, id as _).execute(&self.pool).await?;
+        let shards = self.shards().await?.list();
+        sqlx::query_file!("queries/device_unregister.sql", &shards, id as _).execute(&self.pool).await?;
         self.device(id).await
     }
 
     /// Sets consent; returns for how many devices it now holds. 0: there is no such device, or the user has none.
     pub async fn set_consent(&self, of: &ConsentOf, consent: bool) -> Result<i64> {
+        let shards = self.shards().await?.list();
         let query = match of {
             ConsentOf::Device(id) => sqlx::query!(
-                "UPDATE device SET enabled = $3 WHERE shard = $1 AND id = $2",
-                SHARD,
+                "UPDATE device SET enabled = $3 WHERE shard = ANY ($1) AND id = $2",
+                &shards,
                 *id as _,
                 consent
             ),
             ConsentOf::User(user_id) => {
-                sqlx::query_file!("queries/device_set_user_consent.sql", SHARD, user_id, consent)
+                sqlx::query_file!("queries/device_set_user_consent.sql", &shards, user_id, consent)
             }
         };
         Ok(query.execute(&self.pool).await?.rows_affected().cast_signed())
@@ -119,6 +122,7 @@ impl Store {
     /// A page of devices.
     pub async fn list_devices(&self, filter: &DeviceFilter) -> Result<Vec<Device>> {
         let DeviceFilter { user_id, provider, topic, include_retired, after, limit } = filter;
+        let shards = self.shards().await?.list();
         let (provider, after) = (provider.as_deref(), after.unwrap_or(DeviceId(0)).0);
         // One statement per index that finds the page, so that each has one good plan.
         let devices = match (user_id, topic) {
@@ -126,12 +130,11 @@ impl Store {
                 sqlx::query_file_as!(
                     Device,
                     "queries/device_list_user.sql",
-                    SHARD,
+                    user_id,
                     after,
                     include_retired,
                     provider,
                     limit,
-                    user_id,
                     topic.as_deref()
                 )
                 .fetch_all(&self.pool)
@@ -141,7 +144,7 @@ impl Store {
                 sqlx::query_file_as!(
                     Device,
                     "queries/device_list_topic.sql",
-                    SHARD,
+                    &shards,
                     after,
                     include_retired,
                     provider,
@@ -155,7 +158,7 @@ impl Store {
                 sqlx::query_file_as!(
                     Device,
                     "queries/device_list.sql",
-                    SHARD,
+                    &shards,
                     after,
                     include_retired,
                     provider,
@@ -169,10 +172,11 @@ impl Store {
     }
 
     async fn live_device(&self, provider: ProviderId, token: &str) -> Result<Option<DeviceId>> {
+        let shard = self.shards().await?.of(provider, token);
         let id = sqlx::query_scalar!(
             r#"SELECT id AS "id: DeviceId" FROM device
                WHERE shard = $1 AND provider_id = $2 AND token = $3 AND retired_at IS NULL"#,
-            SHARD,
+            shard,
             provider as _,
             token
         )

@@ -64,6 +64,7 @@ impl Store {
         check!(findings, connection, "coverage", "queries/doctor_coverage.sql", Broken, REPORT);
         check!(findings, connection, "sums", "queries/doctor_sums.sql", Broken, REPORT);
         check!(findings, connection, "final", "queries/doctor_final.sql", Broken, REPORT);
+        check!(findings, connection, "shards", "queries/doctor_shards.sql", Broken, REPORT);
         connection.close().await?;
         Ok(findings)
     }

@@ -10,8 +10,9 @@ use time::OffsetDateTime;
 
 use crate::claim::{ClaimLane, LeasedBatch};
 use crate::error::Result;
-use crate::ids::{BatchId, DeviceId, ProviderId, SHARD, SenderId};
+use crate::ids::{BatchId, DeviceId, ProviderId, SenderId, Shard};
 use crate::range::DeviceRange;
+use crate::shards::by_shard;
 
 /// A delivery that waits for a call.
 #[derive(Debug)]
@@ -53,11 +54,19 @@ pub struct Target {
 impl ClaimLane {
     /// What is pending in these batches, as far as they are still this sender's; of each batch in order of device.
     pub async fn read(&mut self, batches: &[LeasedBatch]) -> Result<Vec<DueDelivery>> {
+        let mut due = vec![];
+        for (shard, batches) in by_shard(batches.iter().copied(), |batch| batch.shard) {
+            due.extend(self.read_in(shard, &batches).await?);
+        }
+        Ok(due)
+    }
+
+    async fn read_in(&mut self, shard: Shard, batches: &[LeasedBatch]) -> Result<Vec<DueDelivery>> {
         let sender = self.sender;
         self.lane
             .run("read", async |connection| {
-                let pending = pending(connection, sender, batches).await?;
-                let mut targets = targets(connection, &pending).await?;
+                let pending = pending(connection, shard, sender, batches).await?;
+                let mut targets = targets(connection, shard, &pending).await?;
                 let mut due = Vec::with_capacity(pending.iter().map(|p| p.devices.len()).sum());
                 for batch in pending {
                     let targets = targets.remove(&batch.id).unwrap_or_default();
@@ -118,6 +127,7 @@ impl Pending {
 
 async fn pending(
     connection: &mut PgConnection,
+    shard: Shard,
     sender: SenderId,
     batches: &[LeasedBatch],
 ) -> Result<Vec<Pending>> {
@@ -127,7 +137,7 @@ async fn pending(
         |ranged| -> Vec<i64> { batches.iter().filter(|b| b.ranged == ranged).map(|b| b.id.0).collect() };
     let ranged = ids(true);
     if !ranged.is_empty() {
-        let rows = sqlx::query_file!("queries/batch_read_range.sql", SHARD, &ranged, sender.0)
+        let rows = sqlx::query_file!("queries/batch_read_range.sql", shard, &ranged, sender.0)
             .fetch_all(&mut *connection)
             .await?;
         pending.extend(
@@ -138,7 +148,7 @@ async fn pending(
     }
     let listed = ids(false);
     if !listed.is_empty() {
-        let rows = sqlx::query_file!("queries/batch_read_listed.sql", SHARD, &listed, sender.0)
+        let rows = sqlx::query_file!("queries/batch_read_listed.sql", shard, &listed, sender.0)
             .fetch_all(connection)
             .await?;
         pending.extend(
@@ -152,6 +162,7 @@ async fn pending(
 /// The devices that can be called, by batch and in order.
 async fn targets(
     connection: &mut PgConnection,
+    shard: Shard,
     pending: &[Pending],
 ) -> Result<BTreeMap<BatchId, Vec<(DeviceId, Target)>>> {
     let mut targets: BTreeMap<BatchId, Vec<(DeviceId, Target)>> = BTreeMap::new();
@@ -170,7 +181,7 @@ async fn targets(
     }
     if !batches.is_empty() {
         let rows =
-            sqlx::query_file!("queries/target_range.sql", SHARD, &batches, &providers, &firsts, &lasts)
+            sqlx::query_file!("queries/target_range.sql", shard, &batches, &providers, &firsts, &lasts)
                 .fetch_all(&mut *connection)
                 .await?;
         for row in rows {
@@ -183,7 +194,7 @@ async fn targets(
         }
     }
     if !devices.is_empty() {
-        let rows = sqlx::query_file!("queries/target_listed.sql", SHARD, &of, &devices)
+        let rows = sqlx::query_file!("queries/target_listed.sql", shard, &of, &devices)
             .fetch_all(connection)
             .await?;
         for row in rows {

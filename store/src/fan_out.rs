@@ -8,7 +8,8 @@ use sqlx::PgConnection;
 use crate::broadcast::{AudienceKind, BroadcastState, Priority};
 use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
-use crate::ids::{BroadcastId, ProviderId, SHARD, Shard};
+use crate::ids::{BroadcastId, ProviderId, Shard};
+use crate::shards::Shards;
 
 /// Devices in one page: one transaction of some ten milliseconds.
 pub(crate) const PAGE_DEVICES: i64 = 10_000;
@@ -74,9 +75,10 @@ impl Store {
             until: next.until,
             rank: next.rank,
             priority: next.priority,
-            shard: SHARD,
+            shard: next.shard,
         };
-        let finished = !page.find_next(&mut tx).await?;
+        self.known_shards.note(Shards(next.shards));
+        let finished = !page.find_next(&mut tx, Shards(next.shards)).await?;
         let made =
             if finished { Made { deliveries: 0, rank: page.rank } } else { page.insert(&mut tx).await? };
         let state = if finished { BroadcastState::Delivering } else { BroadcastState::FanningOut };
@@ -87,7 +89,8 @@ impl Store {
             page.provider.0,
             page.to,
             made.rank,
-            page.until
+            page.until,
+            page.shard
         )
         .execute(&mut *tx)
         .await?;
@@ -96,7 +99,7 @@ impl Store {
     }
 }
 
-/// A range of the audience at one provider.
+/// A range of the audience at one provider, in one shard.
 pub(crate) struct Page {
     broadcast: BroadcastId,
     kind: AudienceKind,
@@ -109,7 +112,7 @@ pub(crate) struct Page {
     to: i64,
     /// The highest device id that takes part.
     until: i64,
-    /// Rank of the broadcast's last batch at this provider.
+    /// Rank of the broadcast's last batch at this provider, in this shard.
     rank: i64,
     priority: Priority,
 }
@@ -126,14 +129,14 @@ impl Page {
     pub(crate) fn of_small_audience(
         broadcast: BroadcastId,
         kind: AudienceKind,
-        provider: ProviderId,
+        (provider, shard): (ProviderId, Shard),
         priority: Priority,
     ) -> Self {
         Self {
             broadcast,
             kind,
             topics: vec![],
-            shard: SHARD,
+            shard,
             provider,
             after: 0,
             to: 1,
@@ -143,8 +146,9 @@ impl Page {
         }
     }
 
-    /// Sets the page's end; goes on to the next provider where this one has nothing left. False when none has.
-    async fn find_next(&mut self, tx: &mut PgConnection) -> Result<bool> {
+    /// Sets the page's end; goes on to the next shard, and behind the last one to the next provider, where this one has nothing
+    /// left. False when none has.
+    async fn find_next(&mut self, tx: &mut PgConnection, shards: Shards) -> Result<bool> {
         loop {
             let bound = sqlx::query_file_scalar!(
                 "queries/fan_out_bound.sql",
@@ -163,6 +167,14 @@ impl Page {
                 self.to = bound;
                 return Ok(true);
             }
+            // Ranks are a timeline of each provider's own, on which its shards lie side by side: one behind the other, whoever
+            // comes later would wait in the first shard for what the last one has been through.
+            (self.after, self.to, self.rank) = (0, 0, 0);
+            // The provider 0, with which a fan-out begins, has nothing in any.
+            if self.provider.0 != 0 && self.shard + 1 < shards.0 {
+                self.shard += 1;
+                continue;
+            }
             let next = sqlx::query_scalar!(
                 r#"SELECT min(id) AS "id: ProviderId" FROM provider WHERE id > $1"#,
                 self.provider.0
@@ -170,8 +182,7 @@ impl Page {
             .fetch_one(&mut *tx)
             .await?;
             let Some(next) = next else { return Ok(false) };
-            // Ranks are a timeline of each provider's own.
-            (self.provider, self.after, self.to, self.rank) = (next, 0, 0, 0);
+            (self.provider, self.shard) = (next, 0);
         }
     }
 

@@ -2,12 +2,13 @@
 //!
 //! An outcome counts only while owner and epoch still hold its batch, and only for a delivery that is still pending at the
 //! attempt it answers. Everything else that a flush writes (tallies, dead letters, retries) is made from the outcomes that
-//! counted, so that sums are equal everywhere whatever happened before.
+//! counted, so that sums are equal everywhere whatever happened before. A flush of several shards is one of these for each.
 
 mod record;
 mod retry;
 mod sent;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
-use crate::ids::{BroadcastId, DeviceId, SHARD, SenderId};
+use crate::ids::{BroadcastId, DeviceId, SenderId, Shard};
+use crate::shards::by_shard;
 
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,13 +89,15 @@ pub struct Outcome {
 /// A registration whose token the provider called gone.
 #[derive(Debug, Clone)]
 pub struct Gone {
+    /// The device's, and so that of its batch.
+    pub shard: Shard,
     pub device: DeviceId,
     pub token: String,
     pub registered_at: OffsetDateTime,
 }
 
 /// What is recorded together.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Flush {
     pub outcomes: Vec<Outcome>,
     /// Batches whose owner has an answer for all it read; their last outcomes are in this flush or were in earlier ones.
@@ -133,15 +137,49 @@ impl Store {
     }
 }
 
+impl Flush {
+    /// What of it is in which shard.
+    fn parts(&self) -> BTreeMap<Shard, Cow<'_, Self>> {
+        let batches = self.outcomes.iter().map(|outcome| &outcome.batch).chain(&self.closed);
+        let shards: BTreeSet<Shard> =
+            batches.map(|batch| batch.shard).chain(self.gone.iter().map(|gone| gone.shard)).collect();
+        if shards.len() == 1 {
+            return shards.into_iter().map(|shard| (shard, Cow::Borrowed(self))).collect();
+        }
+        let mut outcomes = by_shard(self.outcomes.iter().cloned(), |outcome| outcome.batch.shard);
+        let mut closed = by_shard(self.closed.iter().copied(), |batch| batch.shard);
+        let mut gone = by_shard(self.gone.iter().cloned(), |gone| gone.shard);
+        let mut part = |shard| Self {
+            outcomes: outcomes.remove(&shard).unwrap_or_default(),
+            closed: closed.remove(&shard).unwrap_or_default(),
+            gone: gone.remove(&shard).unwrap_or_default(),
+        };
+        shards.into_iter().map(|shard| (shard, Cow::Owned(part(shard)))).collect()
+    }
+}
+
 impl FlushLane {
-    /// Records a flush in one transaction: all of it, or on an error nothing, and then it can be tried again whole. One
-    /// that did commit although its answer was lost records nothing twice.
+    /// Records a flush, a transaction for each shard: all of it, or on an error not all, and then it can be tried again whole.
+    /// What did commit, although its answer or that of a later shard was lost, is recorded nowhere twice; broadcasts that it
+    /// touched are then completed by the sweep.
     pub async fn flush(&mut self, flush: &Flush) -> Result<Flushed> {
+        let mut flushed = Flushed::default();
+        for (shard, part) in flush.parts() {
+            let done = self.flush_in(shard, &part).await?;
+            flushed.recorded += done.recorded;
+            flushed.fenced += done.fenced;
+            flushed.stale += done.stale;
+            flushed.touched.extend(done.touched);
+        }
+        Ok(flushed)
+    }
+
+    async fn flush_in(&mut self, shard: Shard, flush: &Flush) -> Result<Flushed> {
         let sender = self.sender;
         self.lane
             .run("flush", async |connection| {
                 let mut tx = connection.begin().await?;
-                let flushed = record::record(&mut tx, sender, flush).await?;
+                let flushed = record::record(&mut tx, shard, sender, flush).await?;
                 tx.commit().await?;
                 Ok(flushed)
             })
@@ -151,6 +189,21 @@ impl FlushLane {
     /// Notes that these deliveries of an at-most-once broadcast are about to be called, and returns for each whether it may
     /// be: not where the lease was lost. On an error it can be asked again.
     pub async fn mark_sending(&mut self, deliveries: &[(LeasedBatch, DeviceId)]) -> Result<Vec<bool>> {
+        let mut may = vec![false; deliveries.len()];
+        for (shard, indexes) in by_shard(0..deliveries.len(), |i| deliveries[*i].0.shard) {
+            let of_shard: Vec<_> = indexes.iter().map(|i| deliveries[*i]).collect();
+            for (i, yes) in indexes.into_iter().zip(self.mark_sending_in(shard, &of_shard).await?) {
+                may[i] = yes;
+            }
+        }
+        Ok(may)
+    }
+
+    async fn mark_sending_in(
+        &mut self,
+        shard: Shard,
+        deliveries: &[(LeasedBatch, DeviceId)],
+    ) -> Result<Vec<bool>> {
         let leases: BTreeMap<i64, i64> = deliveries.iter().map(|(b, _)| (b.id.0, b.epoch)).collect();
         let (ids, epochs): (Vec<i64>, Vec<i64>) = leases.into_iter().unzip();
         let batches: Vec<i64> = deliveries.iter().map(|(b, _)| b.id.0).collect();
@@ -160,7 +213,7 @@ impl FlushLane {
             .run("mark", async |connection| {
                 let marked = sqlx::query_file_scalar!(
                     "queries/delivery_mark_sending.sql",
-                    SHARD,
+                    shard,
                     sender,
                     &ids,
                     &epochs,

@@ -30,7 +30,7 @@ id!(
     ProviderId(i16)
 );
 id!(
-    /// A batch within its shard.
+    /// A batch; made by the database, unique over all shards.
     BatchId(i64)
 );
 id!(
@@ -51,8 +51,5 @@ impl SenderId {
     }
 }
 
-/// What keeps each hot statement on one node where the tables are distributed. A plain Postgres has one.
+/// What keeps each hot statement on one node where the tables are distributed: from 0. A plain Postgres needs one.
 pub type Shard = i16;
-
-/// The one shard of a plain Postgres.
-pub const SHARD: Shard = 0;

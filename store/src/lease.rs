@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use crate::claim::{LeasedBatch, release};
+use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, ProviderId, SHARD, SenderId};
+use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId};
+use crate::shards::{Shards, by_shard};
 
 /// A connection of its own for what must not wait behind claims and flushes. While it is open, the session advisory lock
 /// that it holds says that this sender lives.
@@ -15,6 +17,7 @@ use crate::ids::{BatchId, BroadcastId, ProviderId, SHARD, SenderId};
 pub struct ControlLane {
     lane: Lane,
     sender: SenderId,
+    store: Store,
     locked: bool,
 }
 
@@ -64,11 +67,12 @@ pub struct SenderInfo {
 impl Store {
     /// Senders heard of in the last hour, and those that still hold something; the oldest first.
     pub async fn senders(&self) -> Result<Vec<SenderInfo>> {
-        Ok(sqlx::query_file_as!(SenderInfo, "queries/sender_list.sql", SHARD).fetch_all(&self.pool).await?)
+        let shards = self.shards().await?.list();
+        Ok(sqlx::query_file_as!(SenderInfo, "queries/sender_list.sql", &shards).fetch_all(&self.pool).await?)
     }
 
     pub fn control_lane(&self, sender: SenderId) -> ControlLane {
-        ControlLane { lane: self.lane(), sender, locked: false }
+        ControlLane { lane: self.lane(), sender, store: self.clone(), locked: false }
     }
 }
 
@@ -108,21 +112,25 @@ impl ControlLane {
     /// Extends these leases by `lease` from now. Returns the batches that are still this sender's; the others are lost.
     pub async fn renew(&mut self, batches: &[LeasedBatch], lease: Duration) -> Result<Vec<BatchId>> {
         self.notice_loss();
-        let ids: Vec<i64> = batches.iter().map(|b| b.id.0).collect();
-        let epochs: Vec<i64> = batches.iter().map(|b| b.epoch).collect();
         let owner = self.sender.0;
+        let batches = by_shard(batches, |batch| batch.shard);
         self.lane
             .run("renewal", async |connection| {
-                Ok(sqlx::query_file_scalar!(
-                    "queries/lease_renew.sql",
-                    SHARD,
-                    owner,
-                    &ids,
-                    &epochs,
-                    lease.as_secs_f64()
-                )
-                .fetch_all(connection)
-                .await?)
+                let mut kept = vec![];
+                for (shard, batches) in batches {
+                    let ids: Vec<i64> = batches.iter().map(|b| b.id.0).collect();
+                    let epochs: Vec<i64> = batches.iter().map(|b| b.epoch).collect();
+                    let of_shard = sqlx::query_file_scalar!(
+                        "queries/lease_renew.sql",
+                        shard,
+                        owner,
+                        &ids,
+                        &epochs,
+                        lease.as_secs_f64()
+                    );
+                    kept.extend(of_shard.fetch_all(&mut *connection).await?);
+                }
+                Ok(kept)
             })
             .await
     }
@@ -167,14 +175,17 @@ impl ControlLane {
     /// Returns how many batches became free to claim.
     pub async fn revoke_dead(&mut self, silence: Duration, beat: OffsetDateTime) -> Result<usize> {
         self.notice_loss();
-        let id = self.sender.0;
+        let (id, shards) = (self.sender.0, self.store.shards().await?);
         self.lane
             .run("look for dead senders", async |connection| {
                 let silence = silence.as_secs_f64();
-                let revoked = sqlx::query_file!("queries/sender_revoke_dead.sql", SHARD, id, silence, beat)
-                    .fetch_all(connection)
-                    .await?;
-                Ok(revoked.len())
+                let mut revoked = 0;
+                for shard in shards.all() {
+                    let of_shard =
+                        sqlx::query_file!("queries/sender_revoke_dead.sql", shard, id, silence, beat);
+                    revoked += of_shard.fetch_all(&mut *connection).await?.len();
+                }
+                Ok(revoked)
             })
             .await
     }
@@ -186,10 +197,10 @@ impl ControlLane {
 
     /// Gives back everything that this sender still holds, and takes it off the list. Returns how many batches went back.
     pub async fn release(&mut self) -> Result<u64> {
-        let sender = self.sender;
+        let (sender, shards) = (self.sender, self.store.shards().await?);
         self.lane
             .run("release", async |connection| {
-                let released = release(connection, sender, &[]).await?;
+                let released = release(connection, shards, sender, &[]).await?;
                 sqlx::query!("DELETE FROM sender WHERE id = $1", sender.0).execute(connection).await?;
                 Ok(released)
             })
@@ -200,4 +211,23 @@ impl ControlLane {
     pub async fn close(&mut self) {
         self.lane.close().await;
     }
+}
+
+/// Gives back what is leased to `sender` beside `keep`. Returns how many batches went back.
+pub(crate) async fn release(
+    connection: &mut PgConnection,
+    shards: Shards,
+    sender: SenderId,
+    keep: &[LeasedBatch],
+) -> Result<u64> {
+    let ids: Vec<i64> = keep.iter().map(|b| b.id.0).collect();
+    let epochs: Vec<i64> = keep.iter().map(|b| b.epoch).collect();
+    let mut released = 0;
+    for shard in shards.all() {
+        let done = sqlx::query_file!("queries/lease_release.sql", shard, sender.0, &ids, &epochs)
+            .execute(&mut *connection)
+            .await?;
+        released += done.rows_affected();
+    }
+    Ok(released)
 }

@@ -8,6 +8,7 @@ mod answers;
 mod broadcast;
 mod broadcast_read;
 mod claim;
+mod claim_turns;
 mod connect;
 mod control;
 mod counts;
@@ -15,6 +16,7 @@ mod delivery;
 mod device;
 mod device_plan;
 mod device_register;
+mod device_write;
 mod doctor;
 mod due;
 mod error;
@@ -30,6 +32,7 @@ mod provider;
 mod range;
 mod replay;
 mod retention;
+mod shards;
 mod sweep;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -38,7 +41,8 @@ mod topic;
 
 pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
 pub use broadcast::*;
-pub use claim::{ClaimLane, LeasedBatch, Reclaim, Want, Work};
+pub use claim::{ClaimLane, LeasedBatch, Reclaim, Work};
+pub use claim_turns::Want;
 pub use connect::Store;
 pub use counts::{Counts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
@@ -49,7 +53,7 @@ pub use due::{Due, DueDelivery, Target};
 pub use error::{Result, StoreError};
 pub use fan_out::FanOut;
 pub use flush::{Flush, FlushLane, Flushed, Gone, Outcome, Verdict};
-pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SHARD, SenderId, Shard};
+pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
 pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
@@ -61,5 +65,6 @@ pub use retention::{
     DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
     PartitionState, Purged, RetentionTurn, Step,
 };
+pub use shards::{MAX_SHARDS, SetShards};
 pub use sweep::{SweepLane, Swept};
 pub use topic::Subscribed;

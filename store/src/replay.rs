@@ -14,7 +14,7 @@ use crate::connect::Store;
 use crate::counts::Counts;
 use crate::delivery::DeadReason;
 use crate::error::Result;
-use crate::ids::{BroadcastId, ProviderId, SHARD};
+use crate::ids::{BroadcastId, ProviderId};
 
 /// A valid request to replay dead letters.
 #[derive(Debug, Clone)]
@@ -83,10 +83,11 @@ impl Store {
 
     /// How many dead letters [`Store::replay`] would take up now.
     pub async fn count_replay(&self, new: &NewReplay) -> Result<i64> {
+        let shards = self.shards().await?.list();
         Ok(sqlx::query_file_scalar!(
             "queries/replay_count.sql",
             new.broadcast.0,
-            SHARD,
+            &shards,
             &new.reasons as _,
             new.code,
             new.provider.map(|p| p.0)

@@ -6,7 +6,8 @@ use sqlx::{Connection, PgConnection};
 use crate::connect::{Lane, Store, bounded};
 use crate::delivery::DeliveryState;
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, SHARD};
+use crate::ids::{BatchId, BroadcastId, Shard};
+use crate::shards::Shards;
 
 /// Batches settled in one transaction.
 const STEP_BATCHES: i64 = 20;
@@ -42,15 +43,19 @@ impl SweepLane {
     /// Settles some unleased batches of cancelled and expired broadcasts, holds the rest of them and those of paused ones,
     /// offers those of resumed ones, and completes broadcasts with nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
-        let (batches, settled) = self.settle().await?;
-        let moved = self.lane.run("hold", async |connection| hold_and_offer(connection).await).await?;
+        let store = &self.store;
+        let shards =
+            self.lane.run("settings", async |connection| store.read_shards(connection).await).await?;
+        let (more, settled) = self.settle(shards).await?;
+        let moved =
+            self.lane.run("hold", async |connection| hold_and_offer(connection, shards).await).await?;
         let pool = &self.store.pool;
         let open = bounded("sweep", async {
             Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(pool).await?)
         })
         .await?;
         let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
-        Ok(Swept { settled, completed, more: batches == STEP_BATCHES as usize || moved >= STEP_HOLD as u64 })
+        Ok(Swept { settled, completed, more: more || moved >= STEP_HOLD as u64 })
     }
 
     /// Drops senders from the list that were gone long ago.
@@ -63,34 +68,49 @@ impl SweepLane {
             .await
     }
 
-    async fn settle(&mut self) -> Result<(usize, i64)> {
+    /// Whether there is more to settle in a shard, and how many deliveries were.
+    async fn settle(&mut self, shards: Shards) -> Result<(bool, i64)> {
         self.lane
             .run("sweep", async |connection| {
                 let ended =
                     sqlx::query_file_scalar!("queries/sweep_ended.sql").fetch_all(&mut *connection).await?;
                 if ended.is_empty() {
-                    return Ok((0, 0));
+                    return Ok((false, 0));
                 }
-                let mut tx = connection.begin().await?;
-                let found = sqlx::query_file!("queries/sweep_lock.sql", SHARD, STEP_BATCHES, &ended)
-                    .fetch_all(&mut *tx)
-                    .await?;
-                let ids: Vec<i64> = found.iter().map(|r| r.id.0).collect();
-                let states: Vec<DeliveryState> = found.iter().map(|r| r.state).collect();
-                let swept = sqlx::query_file!("queries/sweep_settle.sql", SHARD, &ids, &states as _)
-                    .fetch_all(&mut *tx)
-                    .await?;
-                tx.commit().await?;
-                Ok((swept.len(), swept.iter().map(|r| i64::from(r.deliveries)).sum()))
+                let (mut more, mut settled) = (false, 0);
+                for shard in shards.all() {
+                    let (batches, deliveries) = settle_in(connection, shard, &ended).await?;
+                    more |= batches == STEP_BATCHES as usize;
+                    settled += deliveries;
+                }
+                Ok((more, settled))
             })
             .await
     }
 }
 
-/// Batches of paused and ended broadcasts leave the queue, those of resumed ones come back. Returns the larger of both numbers.
-pub(crate) async fn hold_and_offer(connection: &mut PgConnection) -> Result<u64> {
-    let held =
-        sqlx::query_file!("queries/sweep_hold.sql", SHARD, STEP_HOLD).execute(&mut *connection).await?;
-    let offered = sqlx::query_file!("queries/sweep_unhold.sql", SHARD, STEP_HOLD).execute(connection).await?;
-    Ok(held.rows_affected().max(offered.rows_affected()))
+/// Settles some batches of the `ended` broadcasts. Returns how many, and of how many deliveries.
+async fn settle_in(connection: &mut PgConnection, shard: Shard, ended: &[i64]) -> Result<(usize, i64)> {
+    let mut tx = connection.begin().await?;
+    let found =
+        sqlx::query_file!("queries/sweep_lock.sql", shard, STEP_BATCHES, ended).fetch_all(&mut *tx).await?;
+    let ids: Vec<i64> = found.iter().map(|r| r.id.0).collect();
+    let states: Vec<DeliveryState> = found.iter().map(|r| r.state).collect();
+    let swept =
+        sqlx::query_file!("queries/sweep_settle.sql", shard, &ids, &states as _).fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok((swept.len(), swept.iter().map(|r| i64::from(r.deliveries)).sum()))
+}
+
+/// Batches of paused and ended broadcasts leave the queue, those of resumed ones come back. Returns the largest of these numbers.
+pub(crate) async fn hold_and_offer(connection: &mut PgConnection, shards: Shards) -> Result<u64> {
+    let mut most = 0;
+    for shard in shards.all() {
+        let held =
+            sqlx::query_file!("queries/sweep_hold.sql", shard, STEP_HOLD).execute(&mut *connection).await?;
+        let offered =
+            sqlx::query_file!("queries/sweep_unhold.sql", shard, STEP_HOLD).execute(&mut *connection).await?;
+        most = most.max(held.rows_affected()).max(offered.rows_affected());
+    }
+    Ok(most)
 }

@@ -2,7 +2,7 @@
 
 use crate::connect::Store;
 use crate::error::Result;
-use crate::ids::{DeviceId, SHARD};
+use crate::ids::DeviceId;
 
 /// What became of a request to subscribe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,9 @@ pub struct Subscribed {
 impl Store {
     /// Adds live devices to a topic.
     pub async fn subscribe(&self, topic: &str, devices: &[DeviceId]) -> Result<Subscribed> {
+        let shards = self.shards().await?.list();
         let subscribed =
-            sqlx::query_file_as!(Subscribed, "queries/topic_subscribe.sql", SHARD, topic, devices as _)
+            sqlx::query_file_as!(Subscribed, "queries/topic_subscribe.sql", &shards, topic, devices as _)
                 .fetch_one(&self.pool)
                 .await?;
         Ok(subscribed)
@@ -25,7 +26,8 @@ impl Store {
 
     /// Takes devices out of a topic; returns how many were in it.
     pub async fn unsubscribe(&self, topic: &str, devices: &[DeviceId]) -> Result<i64> {
-        let done = sqlx::query_file!("queries/topic_unsubscribe.sql", SHARD, topic, devices as _)
+        let shards = self.shards().await?.list();
+        let done = sqlx::query_file!("queries/topic_unsubscribe.sql", &shards, topic, devices as _)
             .execute(&self.pool)
             .await?;
         Ok(done.rows_affected().cast_signed())

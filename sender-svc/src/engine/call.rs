@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_store::{DeviceId, Gone, Probe, Verdict};
+use bongsu_store::{DeviceId, Gone, Probe, Target, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -167,7 +167,8 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
             slow_down(&engine, &line, slow_down_pause(*retry_after, &line.schedule));
         }
         Answer::Gone(_) => {
-            gone = Some(Gone { device, token: target.token, registered_at: target.registered_at });
+            let Target { token, registered_at } = target;
+            gone = Some(Gone { shard: held.lease.shard, device, token, registered_at });
         }
         _ => {}
     }

@@ -195,6 +195,7 @@ mod tests {
     fn flush(verdict: Verdict) -> Flush {
         let batch = LeasedBatch {
             id: BatchId(1),
+            shard: 0,
             epoch: 1,
             broadcast: BroadcastId(1),
             provider: ProviderId(1),

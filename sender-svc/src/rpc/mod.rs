@@ -77,7 +77,7 @@ impl DeliveryService for Deliveries {
             broadcast,
             states,
             provider,
-            after: after.map(|[provider, device]| (provider_id(provider), DeviceId(device))),
+            after: after.map(|[provider, device]| (ProviderId(small(provider)), DeviceId(device))),
             limit: limit + 1,
         };
         let mut rows = self.store.list_deliveries(&filter).await.map_err(failed)?;
@@ -101,7 +101,7 @@ impl DeliveryService for Deliveries {
         let mut violations = Violations::default();
         let page = PageFilter::new("ListDeadLetters", dead_letter_filter_parts(&request));
         let limit = page_size(request.page_size, PAGE.0, PAGE.1, &mut violations);
-        let after = parse_token::<3>(page, &request.page_token, &mut violations);
+        let after = parse_token::<4>(page, &request.page_token, &mut violations);
         let broadcast = match request.broadcast_id {
             0 => None,
             id => Some(convert::broadcast_id(id, &mut violations)),
@@ -113,8 +113,8 @@ impl DeliveryService for Deliveries {
             provider: self.provider(&request.provider, &mut violations).await.map_err(failed)?,
             from: convert::moment("from_time", request.from_time.as_ref(), &mut violations),
             to: convert::moment("to_time", request.to_time.as_ref(), &mut violations),
-            after: after.map(|[broadcast, provider, device]| {
-                (BroadcastId(broadcast), provider_id(provider), DeviceId(device))
+            after: after.map(|[broadcast, shard, provider, device]| {
+                (BroadcastId(broadcast), small(shard), ProviderId(small(provider)), DeviceId(device))
             }),
             limit: limit + 1,
         };
@@ -127,8 +127,8 @@ impl DeliveryService for Deliveries {
         {
             return Err(status::broadcast_not_found(id));
         }
-        let next_page_token =
-            page.cut(&mut rows, limit, |l| [l.broadcast.0, l.provider_id.0.into(), l.device.0]);
+        let next_page_token = page
+            .cut(&mut rows, limit, |l| [l.broadcast.0, l.shard.into(), l.provider_id.0.into(), l.device.0]);
         let dead_letters = rows.into_iter().map(convert::dead_letter).collect();
         Ok(Response::new(ListDeadLettersResponse { dead_letters, next_page_token }))
     }
@@ -179,8 +179,9 @@ fn parse_token<const N: usize>(
 }
 
 /// A token is checked to be one of ours, so its parts fit; one that was made up begins elsewhere, and no worse.
-fn provider_id(part: i64) -> ProviderId {
-    ProviderId(i16::try_from(part).unwrap_or_default())
+/// This is a provider's id, or a shard.
+fn small(part: i64) -> i16 {
+    i16::try_from(part).unwrap_or_default()
 }
 
 fn dead_letter_filter_parts(request: &ListDeadLettersRequest) -> [String; 6] {

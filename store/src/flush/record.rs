@@ -11,14 +11,19 @@ use super::{Flush, Flushed, Gone, Outcome, Verdict, sent};
 use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, SHARD, SenderId};
+use crate::ids::{BatchId, BroadcastId, SenderId, Shard};
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 /// The code of a delivery that was put into a batch of its own.
 const RECLAIMED: &str = "reclaimed";
 
-pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Flushed> {
-    let locked = Locked::take(tx, sender, flush).await?;
+pub(super) async fn record(
+    tx: &mut PgConnection,
+    shard: Shard,
+    sender: SenderId,
+    flush: &Flush,
+) -> Result<Flushed> {
+    let locked = Locked::take(tx, shard, sender, flush).await?;
     // A sender that lost its batch may still say what the provider accepted: that is true whoever holds the batch now. Its
     // failures are the new owner's business.
     let counting: Vec<&Outcome> = flush
@@ -28,9 +33,9 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
         .collect();
     let counted = counting.len();
     let (ranges, others) = sent::in_ranges(counting);
-    let sent = sent::update(tx, &ranges).await?;
+    let sent = sent::update(tx, shard, &ranges).await?;
     let delays = RetryDelays::draw(&others);
-    let recorded = update_deliveries(tx, &others, &delays).await?;
+    let recorded = update_deliveries(tx, shard, &others, &delays).await?;
     let in_ranges: i32 = sent.values().sum();
     let recorded_in_all = recorded.len() + usize::try_from(in_ranges).unwrap_or_default();
     let closed: HashSet<BatchId> =
@@ -39,11 +44,11 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
         recorded: recorded_in_all,
         fenced: flush.outcomes.len() - counted,
         stale: counted - recorded_in_all,
-        touched: update_batches(tx, sent, &recorded, &closed).await?,
+        touched: update_batches(tx, shard, sent, &recorded, &closed).await?,
     };
-    insert_dead_letters(tx, &recorded).await?;
-    retry::insert(tx, &recorded, &delays).await?;
-    retire_gone(tx, &flush.gone).await?;
+    insert_dead_letters(tx, shard, &recorded).await?;
+    retry::insert(tx, shard, &recorded, &delays).await?;
+    retire_gone(tx, shard, &flush.gone).await?;
     Ok(flushed)
 }
 
@@ -51,11 +56,11 @@ pub(super) async fn record(tx: &mut PgConnection, sender: SenderId, flush: &Flus
 struct Locked(HashMap<BatchId, Option<i64>>);
 
 impl Locked {
-    async fn take(tx: &mut PgConnection, sender: SenderId, flush: &Flush) -> Result<Self> {
+    async fn take(tx: &mut PgConnection, shard: Shard, sender: SenderId, flush: &Flush) -> Result<Self> {
         let batches = flush.outcomes.iter().map(|o| &o.batch).chain(&flush.closed);
         let ids: BTreeSet<i64> = batches.map(|batch| batch.id.0).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
-        let rows = sqlx::query_file!("queries/flush_lock.sql", SHARD, sender.0, &ids).fetch_all(tx).await?;
+        let rows = sqlx::query_file!("queries/flush_lock.sql", shard, sender.0, &ids).fetch_all(tx).await?;
         Ok(Self(rows.into_iter().map(|row| (row.id, row.mine.then_some(row.epoch))).collect()))
     }
 
@@ -73,6 +78,7 @@ impl Locked {
 /// Updates the deliveries, and returns the outcomes that counted.
 async fn update_deliveries<'a>(
     tx: &mut PgConnection,
+    shard: Shard,
     outcomes: &[&'a Outcome],
     delays: &RetryDelays,
 ) -> Result<Vec<&'a Outcome>> {
@@ -110,7 +116,7 @@ async fn update_deliveries<'a>(
     }
     let matched = sqlx::query_file_scalar!(
         "queries/flush_deliveries.sql",
-        SHARD,
+        shard,
         &broadcasts,
         &providers,
         &devices,
@@ -132,6 +138,7 @@ async fn update_deliveries<'a>(
 /// Adds to the tallies, `sent` and what else was recorded, and ends leases. Returns the broadcasts of which a batch is done now.
 async fn update_batches(
     tx: &mut PgConnection,
+    shard: Shard,
     sent: BTreeMap<BatchId, i32>,
     recorded: &[&Outcome],
     closed: &HashSet<BatchId>,
@@ -165,7 +172,7 @@ async fn update_batches(
     let column = |i: usize| tallies.values().map(|t| t[i]).collect::<Vec<i32>>();
     let rows = sqlx::query_file!(
         "queries/flush_batches.sql",
-        SHARD,
+        shard,
         &ids,
         &close,
         &column(0),
@@ -183,7 +190,7 @@ async fn update_batches(
     Ok(rows.into_iter().filter(|r| r.done).map(|r| r.broadcast).collect())
 }
 
-async fn insert_dead_letters(tx: &mut PgConnection, recorded: &[&Outcome]) -> Result<()> {
+async fn insert_dead_letters(tx: &mut PgConnection, shard: Shard, recorded: &[&Outcome]) -> Result<()> {
     let dead: Vec<_> = recorded
         .iter()
         .filter_map(|o| match &o.verdict {
@@ -204,7 +211,7 @@ async fn insert_dead_letters(tx: &mut PgConnection, recorded: &[&Outcome]) -> Re
     let details: Vec<String> = dead.iter().map(|(.., detail)| printable(detail, DETAIL_BYTES)).collect();
     sqlx::query_file!(
         "queries/flush_dead_letters.sql",
-        SHARD,
+        shard,
         &broadcasts,
         &providers,
         &devices,
@@ -218,7 +225,7 @@ async fn insert_dead_letters(tx: &mut PgConnection, recorded: &[&Outcome]) -> Re
     Ok(())
 }
 
-async fn retire_gone(tx: &mut PgConnection, gone: &[Gone]) -> Result<()> {
+async fn retire_gone(tx: &mut PgConnection, shard: Shard, gone: &[Gone]) -> Result<()> {
     if gone.is_empty() {
         return Ok(());
     }
@@ -228,7 +235,7 @@ async fn retire_gone(tx: &mut PgConnection, gone: &[Gone]) -> Result<()> {
     let ids: Vec<i64> = gone.iter().map(|g| g.device.0).collect();
     let tokens: Vec<String> = gone.iter().map(|g| g.token.clone()).collect();
     let registered: Vec<OffsetDateTime> = gone.iter().map(|g| g.registered_at).collect();
-    sqlx::query_file!("queries/device_retire_unregistered.sql", SHARD, &ids, &tokens, &registered)
+    sqlx::query_file!("queries/device_retire_unregistered.sql", shard, &ids, &tokens, &registered)
         .execute(tx)
         .await?;
     Ok(())

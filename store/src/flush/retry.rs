@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::{Outcome, Verdict};
 use crate::broadcast::EXPIRY_RANGE;
 use crate::error::Result;
-use crate::ids::{BroadcastId, DeviceId, ProviderId, SHARD};
+use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
 
 /// Retries are grouped by delays rounded up to this.
 const RETRY_ROUNDING: Duration = Duration::from_millis(100);
@@ -21,7 +21,12 @@ const LONGEST_DELAY: Duration = EXPIRY_RANGE.1;
 const RETRY_BATCH_DELIVERIES: usize = 500;
 
 /// Makes the batches of what is to be tried again.
-pub(super) async fn insert(tx: &mut PgConnection, recorded: &[&Outcome], delays: &RetryDelays) -> Result<()> {
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    shard: Shard,
+    recorded: &[&Outcome],
+    delays: &RetryDelays,
+) -> Result<()> {
     let mut groups: BTreeMap<RetryGroup, Vec<(i64, i64)>> = BTreeMap::new();
     for outcome in recorded {
         if let Some(group) = RetryGroup::of(outcome) {
@@ -50,7 +55,7 @@ pub(super) async fn insert(tx: &mut PgConnection, recorded: &[&Outcome], delays:
     }
     sqlx::query_file!(
         "queries/flush_retries.sql",
-        SHARD,
+        shard,
         &broadcasts,
         &providers,
         &attempts,

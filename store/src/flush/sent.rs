@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use super::{Outcome, Verdict};
 use crate::claim::LeasedBatch;
 use crate::error::Result;
-use crate::ids::{BatchId, DeviceId, SHARD};
+use crate::ids::{BatchId, DeviceId, Shard};
 use crate::range::DeviceRange;
 
 /// A range of more ids than this would need more bits than it is worth: 8 KiB.
@@ -63,7 +63,11 @@ fn of_batch(sent: &[&Outcome]) -> Option<SentRange> {
 }
 
 /// Updates their deliveries, and returns how many of each batch counted.
-pub(super) async fn update(tx: &mut PgConnection, ranges: &[SentRange]) -> Result<BTreeMap<BatchId, i32>> {
+pub(super) async fn update(
+    tx: &mut PgConnection,
+    shard: Shard,
+    ranges: &[SentRange],
+) -> Result<BTreeMap<BatchId, i32>> {
     if ranges.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -76,7 +80,7 @@ pub(super) async fn update(tx: &mut PgConnection, ranges: &[SentRange]) -> Resul
     let bits: Vec<Vec<u8>> = ranges.iter().map(SentRange::bits).collect();
     let rows = sqlx::query_file!(
         "queries/flush_sent.sql",
-        SHARD,
+        shard,
         &batches,
         &broadcasts,
         &providers,

@@ -13,5 +13,6 @@ mod plans;
 mod queue;
 mod replaying;
 mod retention;
+mod sharding;
 mod stage;
 mod takeover;

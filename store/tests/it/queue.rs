@@ -197,6 +197,7 @@ async fn a_token_called_gone_retires_its_device_unless_it_registered_again_meanw
     let gone = due
         .iter()
         .map(|d| bongsu_store::Gone {
+            shard: batches[0].shard,
             device: d.device,
             token: d.target().unwrap().token.clone(),
             registered_at: d.target().unwrap().registered_at,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bongsu_store::{
     Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId, DueDelivery,
     Expiry, FanOut, Flush, Flushed, Guarantee, LeasedBatch, Message, NewBroadcast, Outcome, Priority,
-    ProviderId, ProviderKind, Reclaim, Registration, SenderId, Store, Verdict, Want,
+    ProviderId, ProviderKind, Reclaim, Registration, SenderId, SetShards, Store, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
@@ -26,7 +26,15 @@ pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A store with one provider and `devices` devices of as many users.
 pub async fn stage(devices: usize) -> (Store, ProviderId) {
+    stage_on(1, devices).await
+}
+
+/// The same, spread over so many shards.
+pub async fn stage_on(shards: i16, devices: usize) -> (Store, ProviderId) {
     let store = harness::store().await;
+    if shards != 1 {
+        assert_eq!(store.set_shards(shards).await.unwrap(), SetShards::Set);
+    }
     let provider = store.register_provider("push", ProviderKind::Webhook).await.unwrap().unwrap();
     let registrations: Vec<_> = (0..devices).map(|n| registration(provider, n)).collect();
     for chunk in registrations.chunks(10_000) {

@@ -12,7 +12,7 @@ use bongsu_store::{
 use super::expected::{Broadcast, Delivery, Lease, Model, Recorded};
 use super::{Answer, Step};
 use crate::harness::sql;
-use crate::stage::{HOUR, LEASE, Sender, new_broadcast, stage};
+use crate::stage::{HOUR, LEASE, Sender, new_broadcast, stage_on};
 
 /// Devices that exist.
 const DEVICES: usize = 8;
@@ -52,8 +52,8 @@ enum Left {
 }
 
 impl Machine {
-    pub async fn new(senders: usize) -> Self {
-        let (store, provider) = stage(DEVICES).await;
+    pub async fn new(senders: usize, shards: i16) -> Self {
+        let (store, provider) = stage_on(shards, DEVICES).await;
         let first = sql(&store, "SELECT min(id) FROM device").await;
         let devices = (0..DEVICES as i64).map(|n| DeviceId(first + n)).collect();
         let senders =

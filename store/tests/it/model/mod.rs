@@ -116,6 +116,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[test]
 fn whatever_happens_in_whatever_order_the_books_balance_and_nothing_is_lost() {
+    balances_on(1);
+}
+
+#[test]
+fn whatever_happens_in_whatever_order_the_books_of_four_shards_balance() {
+    balances_on(4);
+}
+
+fn balances_on(shards: i16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config {
         // Each case has a database of its own; PROPTEST_CASES asks for another number.
@@ -128,7 +137,7 @@ fn whatever_happens_in_whatever_order_the_books_balance_and_nothing_is_lost() {
     TestRunner::new(config)
         .run(&steps, |steps| {
             runtime.block_on(async {
-                let mut machine = Machine::new(SENDERS).await;
+                let mut machine = Machine::new(SENDERS, shards).await;
                 for step in &steps {
                     machine.step(step).await.map_err(|e| TestCaseError::fail(format!("{step:?}: {e}")))?;
                     machine.check().await.map_err(|e| TestCaseError::fail(format!("after {step:?}: {e}")))?;

@@ -103,32 +103,32 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "fan_out_page" of "users"         ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "devices"       ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
-    // broadcast, state, provider, cursor, rank, until
-    Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000") 1,
-    // broadcast, shard, reasons, code, provider
-    Pool "replay_count"       ("ended(), 0, '{}', NULL, NULL") 1,
+    // broadcast, state, provider, cursor, rank, until, shard
+    Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000, 0") 1,
+    // broadcast, shards, reasons, code, provider
+    Pool "replay_count"       ("ended(), '{0}', '{}', NULL, NULL") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
-    // broadcast, shard, provider and device before, states, provider, limit
-    Pool "delivery_list"      ("at_work(), 0, 1, 5000, '{}', NULL, 100") 100,
-    Pool "delivery_list" of "a_state"      ("at_work(), 0, 0, 0, '{pending}', 1, 100") 100,
-    // shard, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit
-    Pool "dead_letter_list"   ("0, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100") 100,
+    // broadcast, shards, provider and device before, states, provider, limit
+    Pool "delivery_list"      ("at_work(), '{0}', 1, 5000, '{}', NULL, 100") 100,
+    Pool "delivery_list" of "a_state"      ("at_work(), '{0}', 0, 0, '{pending}', 1, 100") 100,
+    // shard before, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit
+    Pool "dead_letter_list"   ("32767, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100") 100,
     Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100") 100,
     Pool "dead_letter_list" of "a_broadcast"  ("0, final(), '{rejected}', '400', 1, NULL, NULL, final(), 1, 2500, 100") 100,
-    Pool "device_get"         ("0, 5000") 1,
-    // shard, device before, retired ones too, provider, limit
-    Pool "device_list"        ("0, 5000, false, NULL, 100") 100,
-    Pool "device_list" of "a_provider"     ("0, 5000, true, 'push', 100") 100,
-    // … user, topic
-    Pool "device_list_user"   ("0, 13000, false, NULL, 100, 'many', NULL") 100,
-    Pool "device_list_user" of "a_topic"   ("0, 13000, false, 'push', 100, 'many', 'news'") 100,
+    Pool "device_get"         ("'{0}', 5000") 1,
+    // shards, device before, retired ones too, provider, limit
+    Pool "device_list"        ("'{0}', 5000, false, NULL, 100") 100,
+    Pool "device_list" of "a_provider"     ("'{0}', 5000, true, 'push', 100") 100,
+    // user, …, topic
+    Pool "device_list_user"   ("'many', 13000, false, NULL, 100, NULL") 100,
+    Pool "device_list_user" of "a_topic"   ("'many', 13000, false, 'push', 100, 'news'") 100,
     // … topic
-    Pool "device_list_topic"  ("0, 5000, false, NULL, 100, 'news'") 100,
+    Pool "device_list_topic"  ("'{0}', 5000, false, NULL, 100, 'news'") 100,
     // shard, providers and tokens, providers and installations
     Pool "device_lock"        ("0, '{1, 1}', '{token-5001, token-5002}', '{1}', '{nobody}'") 2,
-    // shard, user, consent
-    Pool "device_set_user_consent" ("0, 'user-5001', false") 1,
+    // shards, user, consent
+    Pool "device_set_user_consent" ("'{0}', 'user-5001', false") 1,
 };
 
 pub fn statement(name: &str) -> &'static Statement {

@@ -1,0 +1,196 @@
+//! Whose turn it is: a claim asks shard by shard, so that each of its statements looks at one.
+//!
+//! What a sender can take is split evenly over the shards that have not been asked; what one does not have goes to those
+//! after it, and then once more to those that had as much as they were asked for. The next claim begins with the next
+//! shard, so that none is always asked when nothing is wanted any more. With one shard, all of it is one statement.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::claim::LeasedBatch;
+use crate::ids::{ProviderId, Shard};
+use crate::shards::Shards;
+
+/// How much a sender can take for one provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    pub provider: ProviderId,
+    /// Batches at most, from each lane: fresh work, due retries, leases that ran out.
+    pub batches: i32,
+    /// Deliveries: a batch is taken while fewer are. Due retries get at most half.
+    pub deliveries: i32,
+    /// Ranks below are not looked at: what was claimed lately leaves dead index entries there.
+    pub floor: i64,
+}
+
+/// What a sender remembers from one claim to the next.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    first: usize,
+    /// The greatest rank of fresh work claimed here. Providers have one virtual time, which the shard that is ahead moves:
+    /// in those behind, work lies below the floor.
+    reached: HashMap<(Shard, ProviderId), i64>,
+}
+
+/// One claim.
+#[derive(Debug)]
+pub(crate) struct Round {
+    shards: Shards,
+    waiting: VecDeque<Shard>,
+    /// They had all that they were asked for, and perhaps more.
+    again: VecDeque<Shard>,
+    left: Vec<Want>,
+}
+
+impl Turns {
+    pub fn new() -> Self {
+        // Senders that start together do not all begin with the same.
+        Self { first: usize::from(rand::random::<u16>()), reached: HashMap::new() }
+    }
+
+    /// The shards, from the one whose turn it is.
+    pub fn order(&mut self, shards: Shards) -> VecDeque<Shard> {
+        let mut order: VecDeque<Shard> = shards.all().collect();
+        order.rotate_left(self.first % order.len().max(1));
+        self.first = self.first.wrapping_add(1);
+        order
+    }
+
+    pub fn begin(&mut self, shards: Shards, wants: &[Want]) -> Round {
+        Round { shards, waiting: self.order(shards), again: VecDeque::new(), left: wants.to_vec() }
+    }
+
+    /// Which shard is asked next, and for what.
+    pub fn next(&self, round: &mut Round) -> Option<(Shard, Vec<Want>)> {
+        round.left.retain(|want| want.deliveries > 0 && want.batches > 0);
+        if round.left.is_empty() {
+            return None;
+        }
+        if round.waiting.is_empty() {
+            round.waiting = std::mem::take(&mut round.again);
+        }
+        let shard = round.waiting.pop_front()?;
+        let sharing = i32::try_from(round.waiting.len()).unwrap_or(i32::MAX).saturating_add(1);
+        let share = |all: i32| (all - 1) / sharing + 1;
+        let wants = round.left.iter().map(|want| Want {
+            batches: share(want.batches),
+            deliveries: share(want.deliveries),
+            floor: match round.shards {
+                Shards(1) => want.floor,
+                _ => want.floor.min(self.reached.get(&(shard, want.provider)).copied().unwrap_or(i64::MIN)),
+            },
+            ..*want
+        });
+        Some((shard, wants.collect()))
+    }
+
+    /// Notes what the shard had of what it was asked for.
+    pub fn took(&mut self, round: &mut Round, shard: Shard, asked: &[Want], batches: &[LeasedBatch]) {
+        let mut more = false;
+        for asked in asked {
+            let Some(left) = round.left.iter_mut().find(|want| want.provider == asked.provider) else {
+                continue;
+            };
+            let taken = batches.iter().filter(|batch| batch.provider == asked.provider);
+            let (count, size) = taken.clone().fold((0, 0), |(n, s), batch| (n + 1, s + batch.size));
+            left.batches -= count;
+            left.deliveries -= size;
+            let full = count >= asked.batches || size >= asked.deliveries;
+            more |= full && left.batches > 0 && left.deliveries > 0;
+            // Not what somebody held before: it may have come from far ahead.
+            let fresh = taken.filter(|batch| batch.attempt == 1 && batch.reclaims == 0);
+            if let Some(rank) = fresh.map(|batch| batch.rank).max() {
+                let reached = self.reached.entry((shard, asked.provider)).or_insert(rank);
+                *reached = rank.max(*reached);
+            }
+        }
+        if more {
+            round.again.push_back(shard);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{BatchId, BroadcastId};
+
+    fn want(deliveries: i32) -> Want {
+        Want { provider: ProviderId(1), batches: 64, deliveries, floor: 1_000 }
+    }
+
+    fn batch(shard: Shard, rank: i64) -> LeasedBatch {
+        LeasedBatch {
+            id: BatchId(1),
+            shard,
+            epoch: 1,
+            broadcast: BroadcastId(1),
+            provider: ProviderId(1),
+            attempt: 1,
+            failures: 0,
+            rank,
+            size: 500,
+            reclaims: 0,
+            ranged: true,
+        }
+    }
+
+    /// Claims up to `deliveries` from shards that have so many batches of 500; returns what each was asked for, in order.
+    fn claim(turns: &mut Turns, has: &mut [usize], deliveries: i32) -> Vec<(Shard, i32)> {
+        let mut round = turns.begin(Shards(i16::try_from(has.len()).unwrap()), &[want(deliveries)]);
+        let mut asked = vec![];
+        while let Some((shard, wants)) = turns.next(&mut round) {
+            let has = &mut has[usize::try_from(shard).unwrap()];
+            let wanted = usize::try_from(wants[0].deliveries).unwrap();
+            let taken = wanted.div_ceil(500).min(*has);
+            *has -= taken;
+            asked.push((shard, wants[0].deliveries));
+            turns.took(&mut round, shard, &wants, &vec![batch(shard, 7); taken]);
+        }
+        asked
+    }
+
+    fn from(first: usize) -> Turns {
+        Turns { first, ..Turns::new() }
+    }
+
+    #[test]
+    fn one_shard_is_asked_once_for_all_of_it() {
+        let mut turns = from(0);
+        assert_eq!(claim(&mut turns, &mut [100], 2_500), [(0, 2_500)]);
+        assert_eq!(claim(&mut turns, &mut [2], 2_500), [(0, 2_500)], "it had less");
+        let mut round = turns.begin(Shards(1), &[want(1)]);
+        assert_eq!(turns.next(&mut round), Some((0, vec![want(1)])), "the floor is that of the provider");
+    }
+
+    #[test]
+    fn shards_share_a_claim_and_take_turns_in_being_the_first() {
+        let mut turns = from(3);
+        let mut has = [100; 4];
+        assert_eq!(claim(&mut turns, &mut has, 4_000), [(3, 1_000), (0, 1_000), (1, 1_000), (2, 1_000)]);
+        assert_eq!(claim(&mut turns, &mut has, 300), [(0, 75)], "a batch is more than was wanted of all");
+        assert_eq!(claim(&mut turns, &mut has, 300), [(1, 75)]);
+    }
+
+    #[test]
+    fn what_some_do_not_have_is_asked_of_the_others() {
+        let mut turns = from(0);
+        assert_eq!(
+            claim(&mut turns, &mut [100, 0, 0, 0], 4_000),
+            [(0, 1_000), (1, 1_000), (2, 1_500), (3, 3_000), (0, 3_000)]
+        );
+        assert_eq!(claim(&mut turns, &mut [0; 4], 4_000).len(), 4, "each once where there is nothing");
+    }
+
+    #[test]
+    fn a_shard_that_is_behind_is_looked_at_from_where_it_is() {
+        let mut turns = from(0);
+        claim(&mut turns, &mut [1, 0], 1_000);
+        let mut floors = vec![];
+        let mut round = turns.begin(Shards(2), &[want(1_000)]);
+        while let Some((shard, wants)) = turns.next(&mut round) {
+            floors.push((shard, wants[0].floor));
+            turns.took(&mut round, shard, &wants, &[]);
+        }
+        assert_eq!(floors, [(1, i64::MIN), (0, 7)]);
+    }
+}
