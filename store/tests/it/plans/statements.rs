@@ -75,7 +75,7 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, provider, sender, lease, our heartbeat, held
     Lane "batch_claim_probe"  ("0, 1, me(), 20, now(), '{}'") 1,
     // shard, batches at most
-    Lane "sweep_hold"         ("0, 1000") 4,
+    Lane "sweep_hold"         ("0, 1000") 12,
     Lane "sweep_unhold"       ("0, 1000") 4,
     Lane "sweep_ended"        ("") 1,
     // shard, batches at most, broadcasts
