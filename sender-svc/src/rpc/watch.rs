@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_millis(250);
 const TICK_PER_READ: u32 = 20;
 /// The rate is measured over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// First reads of broadcasts at a time: of one broadcast there is one, for which all wait that watch it.
+const FIRST_READS: usize = 16;
 /// Streams served at a time by this process.
 const MAX_STREAMS: usize = 2_000;
 
@@ -34,12 +36,14 @@ pub struct Watchers {
     shutdown: CancellationToken,
     streams: Arc<Semaphore>,
     polled: Mutex<HashMap<BroadcastId, Weak<Latest>>>,
+    /// Held for a first read, by broadcast: when a sender has come back, a thousand ask for the same few broadcasts at once.
+    first_reads: [tokio::sync::Mutex<()>; FIRST_READS],
 }
 
 impl Watchers {
     pub fn new(store: Store, shutdown: CancellationToken) -> Arc<Self> {
         let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-        Arc::new(Self { store, shutdown, streams, polled: Mutex::default() })
+        Arc::new(Self { store, shutdown, streams, polled: Mutex::default(), first_reads: Default::default() })
     }
 
     /// A stream of a broadcast's statuses: one at once, one for each change, the final one, the end.
@@ -70,14 +74,15 @@ impl Watchers {
         if let Some(latest) = join(&self.polled()) {
             return Ok(latest);
         }
-        let progress = self.store.status(id).await.map_err(|e| status::from_store(&e, "StreamStatus"))?;
-        let progress = progress.ok_or_else(|| status::broadcast_not_found(id))?;
-        let mut polled = self.polled();
-        if let Some(latest) = join(&polled) {
+        let _turn = self.first_reads[id.0.unsigned_abs() as usize % FIRST_READS].lock().await;
+        if let Some(latest) = join(&self.polled()) {
             return Ok(latest); // somebody else was faster
         }
+        let progress = self.store.status(id).await.map_err(|e| status::from_store(&e, "StreamStatus"))?;
+        let progress = progress.ok_or_else(|| status::broadcast_not_found(id))?;
         let (publish, latest) = watch::channel(convert::status(&progress, 0.0, None));
         let latest = Arc::new(latest);
+        let mut polled = self.polled();
         polled.retain(|_, poller| poller.strong_count() > 0);
         if !progress.state.is_final() {
             polled.insert(id, Arc::downgrade(&latest));
