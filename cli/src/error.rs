@@ -32,6 +32,8 @@ pub enum Failure {
     TimedOut { what: String, url: String, after: Duration },
     /// Rows of an import were not taken; which ones has been said.
     RowsRefused { rows: u64 },
+    /// It cannot be done as things stand; the message says what to do.
+    Refused { message: String },
     /// Nobody reads our output any more (`| head`): nothing to do, and nothing to say.
     StdoutClosed,
     /// Everything else.
@@ -93,7 +95,7 @@ impl Failure {
                 message => printable(message),
             },
             Self::Rpc { status, url } => format!("the call to {url} broke: {}", broken_because(status)),
-            Self::Unreachable { message } => message.clone(),
+            Self::Unreachable { message } | Self::Refused { message } => message.clone(),
             Self::TimedOut { what, url, after } => format!(
                 "{url} did not {what} within {} s: ask again, or allow more with --timeout",
                 after.as_secs_f64()
@@ -161,6 +163,7 @@ impl Failure {
             Self::Unreachable { .. } => "unavailable",
             Self::TimedOut { .. } => "deadline_exceeded",
             Self::RowsRefused { .. } => "invalid_argument",
+            Self::Refused { .. } => "failed_precondition",
             Self::StdoutClosed | Self::Other(_) => "failed",
         }
     }
@@ -180,7 +183,7 @@ impl Failure {
                 _ => Exit::Failed,
             },
             Self::Unreachable { .. } | Self::TimedOut { .. } => Exit::Unavailable,
-            Self::RowsRefused { .. } => Exit::Refused,
+            Self::RowsRefused { .. } | Self::Refused { .. } => Exit::Refused,
             Self::StdoutClosed => Exit::Done,
             Self::Other(_) => Exit::Failed,
         }

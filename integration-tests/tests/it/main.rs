@@ -28,6 +28,7 @@ mod provider_connections;
 mod provider_faults;
 mod replay;
 mod retention;
+mod sharded;
 mod stoppable;
 mod tokens;
 mod truthful_health;
