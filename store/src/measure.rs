@@ -44,6 +44,14 @@ impl Store {
         Ok(position.fetch_one(&self.pool).await?)
     }
 
+    /// Whether deliveries are still being made of any broadcast.
+    pub async fn is_fanning_out(&self) -> Result<bool> {
+        let open = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT FROM broadcast WHERE state IN ('accepted', 'fanning_out')) AS "open!""#
+        );
+        Ok(open.fetch_one(&self.pool).await?)
+    }
+
     /// What the server has done so far.
     pub async fn database_load(&self) -> Result<Load> {
         Ok(sqlx::query_file_as!(Load, "queries/database_load.sql").fetch_one(&self.pool).await?)

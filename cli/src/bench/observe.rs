@@ -50,11 +50,11 @@ impl Observer<'_> {
             // Right after the count, which all else is divided by.
             let at_s = began.elapsed().as_secs_f64();
             let cpu_s = self.watched.iter().map(kernel::cpu_seconds).collect::<anyhow::Result<_>>()?;
-            let wal_bytes = match self.store {
-                Some(store) => store.wal_position().await?,
-                None => 0,
+            let (wal_bytes, fanning_out) = match self.store {
+                Some(store) => (store.wal_position().await?, store.is_fanning_out().await?),
+                None => (0, false),
             };
-            samples.push(Sample { at_s, done, retried, cpu_s, wal_bytes });
+            samples.push(Sample { at_s, done, retried, cpu_s, wal_bytes, fanning_out });
         }
     }
 }

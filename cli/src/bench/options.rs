@@ -38,6 +38,10 @@ pub struct Options {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
 
+    /// Call with reqwest, as for a webhook with a user name in its URL, instead of our own HTTP/2 connections
+    #[arg(long)]
+    reqwest: bool,
+
     /// Seed of what the provider does by chance
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -85,6 +89,7 @@ pub struct Conditions {
     pub in_flight: u32,
     pub senders: u8,
     pub repeat: u32,
+    pub reqwest: bool,
     pub seed: u64,
 }
 
@@ -105,6 +110,7 @@ impl Options {
             in_flight,
             senders: self.senders,
             repeat: self.repeat,
+            reqwest: self.reqwest,
             seed: self.seed,
         })
     }

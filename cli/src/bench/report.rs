@@ -84,6 +84,14 @@ impl Variant {
         median(&self.values(name))
     }
 
+    /// The median of how many times as much each run has as the run of `other` beside it: machines change their speed.
+    pub fn ratio(&self, other: &Self, name: &str) -> Option<f64> {
+        let pairs = self.runs.iter().zip(&other.runs);
+        let ratios: Option<Vec<f64>> =
+            pairs.map(|(ours, theirs)| Some(ours.get(name)? / theirs.get(name)?)).collect();
+        median(&ratios?)
+    }
+
     /// In per cent, how much less the median is than that of `other`.
     pub fn loss_percent(&self, other: &Self, name: &str) -> Option<f64> {
         Some((1.0 - self.median(name)? / other.median(name)?) * 100.0)

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn sample(at_s: f64, done: u64, retried: u64) -> Sample {
-        Sample { at_s, done, retried, cpu_s: vec![], wal_bytes: 0 }
+        Sample { at_s, done, retried, cpu_s: vec![], wal_bytes: 0, fanning_out: false }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The steady part of a run: between a tenth and nine tenths of what there is to do, so that neither start nor end counts.
+//! The steady part of a run: between a tenth and nine tenths of what there is to do, so that neither start nor end counts, and
+//! after the fan-out, which does not last.
 
 /// The shares of the work between which a run is steady.
 const FROM: f64 = 0.1;
@@ -17,6 +18,8 @@ pub struct Sample {
     pub cpu_s: Vec<f64>,
     /// Where the write-ahead log is, in bytes; 0 where there is no database.
     pub wal_bytes: i64,
+    /// Whether deliveries were still being made.
+    pub fanning_out: bool,
 }
 
 /// What happened between two samples.
@@ -54,7 +57,7 @@ pub fn whole(samples: &[Sample]) -> Option<Window> {
 pub fn steady(samples: &[Sample], total: u64) -> Option<Window> {
     let within = |sample: &&Sample| {
         let share = sample.done as f64 / total as f64;
-        (FROM..=TO).contains(&share)
+        (FROM..=TO).contains(&share) && !sample.fanning_out
     };
     let first = samples.iter().find(within)?;
     let last = samples.iter().rfind(within)?;
@@ -81,6 +84,7 @@ mod tests {
             retried: 0,
             cpu_s: vec![n as f64 / 100.0],
             wal_bytes: done as i64 * 7,
+            fanning_out: false,
         };
         done.iter().enumerate().map(sample).collect()
     }
@@ -93,6 +97,15 @@ mod tests {
         assert!((window.seconds - 0.2).abs() < 1e-9 && (window.per_second() - 300.0).abs() < 1e-6);
         assert!((window.cpu_us_each(0) - 20_000.0 / 60.0).abs() < 1e-6, "{}", window.cpu_us_each(0));
         assert!(window.cpu_us_each(1).is_nan(), "nobody of that number was watched");
+    }
+
+    #[test]
+    fn the_fan_out_does_not_count() {
+        let mut samples = samples(&[0, 5, 20, 50, 80, 95]);
+        samples[2].fanning_out = true;
+        assert_eq!(steady(&samples, 100).expect("two samples are after it").done, 30);
+        samples[3].fanning_out = true;
+        assert_eq!(steady(&samples, 100), None);
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl World {
         options.logs = Some(logs.path().to_owned());
         options.log_filter = LOG_FILTER.to_owned();
         options.provider_sim_args = conditions.provider_args();
+        options.reqwest = conditions.reqwest;
         // Histories are as long as a scenario wants them.
         options.intake_args = vec!["--retention-days".to_owned(), "0".to_owned()];
         let stack = Stack::start(options).await?;

@@ -47,6 +47,8 @@ pub struct Options {
     /// More arguments for each: `--latency-ms 30` for the simulator, say.
     pub intake_args: Vec<String>,
     pub provider_sim_args: Vec<String>,
+    /// Whether senders call with reqwest, as they do where there is a user name in the URL of a webhook.
+    pub reqwest: bool,
 }
 
 impl Options {
@@ -68,6 +70,7 @@ impl Options {
             log_filter: "warn".to_owned(),
             intake_args: Vec::new(),
             provider_sim_args: Vec::new(),
+            reqwest: false,
         })
     }
 }
@@ -156,7 +159,8 @@ impl Stack {
 
     /// Where the simulator takes pushes, as senders write it.
     pub fn push_url(&self) -> String {
-        format!("h2c://{}/push", self.provider_sim.address())
+        let user = if self.options.reqwest { "bongsu@" } else { "" };
+        format!("h2c://{user}{}/push", self.provider_sim.address())
     }
 
     /// With a password, if it was given with one.
