@@ -89,6 +89,8 @@ impl Store {
             .await?;
         let before = read(&mut tx).await?;
         if before.0 == shards {
+            // Now, and not when the connection is next used: whoever registers waits for the lock.
+            tx.rollback().await?;
             return Ok(SetShards::Unchanged);
         }
         let set =
@@ -96,6 +98,7 @@ impl Store {
                 .execute(&mut *tx)
                 .await?;
         if set.rows_affected() == 0 {
+            tx.rollback().await?;
             return Ok(SetShards::Devices { shards: before.0 });
         }
         tx.commit().await?;
