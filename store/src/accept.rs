@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use crate::broadcast::*;
 use crate::broadcast_read::BroadcastRow;
-use crate::connect::Store;
+use crate::connect::{BEGIN_WITH_STABLE_PLANS, Store};
 use crate::counts::Counts;
 use crate::error::Result;
 use crate::fan_out::{self, Page};
@@ -74,7 +74,8 @@ impl Store {
         }
         let at_once = listed <= FAN_OUT_AT_ONCE_IDS;
         let state = if at_once { BroadcastState::Delivering } else { BroadcastState::Accepted };
-        let mut tx = self.pool.begin().await?;
+        let begin = if at_once { BEGIN_WITH_STABLE_PLANS } else { "BEGIN" };
+        let mut tx = self.pool.begin_with(begin).await?;
         let Some(row) = insert_broadcast(&mut tx, new, state).await? else { return Ok(None) };
         insert_audience(&mut tx, row.id, &new.audience).await?;
         let mut counts = Counts::default();

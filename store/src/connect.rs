@@ -48,6 +48,11 @@ const STABLE_PLANS: [(&str, &str); 6] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
+/// Begins a transaction of the pool whose plans are those of the lanes. For what is asked thousands of times a second, where
+/// planning takes longer than the work.
+pub(crate) const BEGIN_WITH_STABLE_PLANS: &str = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; \
+     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
+
 /// All that Bongsu keeps, in one Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {

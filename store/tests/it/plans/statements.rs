@@ -103,6 +103,9 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "fan_out_page" of "users"         ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "devices"       ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
+    // In the transaction that accepts a short list, with the settings of a lane.
+    Lane "fan_out_page" of "users_at_once"   ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
+    Lane "fan_out_page" of "devices_at_once" ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}', 0, 50, 1") 4,
     // broadcast, state, provider, cursor, rank, until, shard
     Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000, 0") 1,
     // broadcast, shards, reasons, code, provider
