@@ -24,6 +24,7 @@ mod limits;
 mod nothing_lost;
 mod one_delivery;
 mod outage;
+mod overtaking;
 mod provider_connections;
 mod provider_faults;
 mod replay;
