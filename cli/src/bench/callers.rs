@@ -126,11 +126,12 @@ fn put_quantiles(figures: &mut Figures, name: &str, label: &str, values: &mut [f
 
 /// Of moments in seconds, how many a second are in the first and in the last tenth of `length`.
 fn tenths(ats: &[f64], length: f64) -> (f64, f64) {
-    let rate = |from: f64, to: f64| {
-        let within = ats.iter().filter(|at| (from * length..to * length).contains(*at));
-        within.count() as f64 / (length * (to - from))
+    let tenth = length / 10.0;
+    let rate = |from: f64| {
+        let within = ats.iter().filter(|at| (from..from + tenth).contains(*at));
+        within.count() as f64 / tenth
     };
-    (rate(0.0, 0.1), rate(0.9, 1.0))
+    (rate(0.0), rate(length - tenth))
 }
 
 #[cfg(test)]
