@@ -6,11 +6,11 @@ use provider_sim::Behaviour;
 
 use crate::world::{World, quick, to};
 
-/// Whoever accepts a list commits when the queue has moved on by 2,500 deliveries: a transaction that took long.
+/// Whoever accepts a list commits when the queue has moved on by 2,000 deliveries of normal weight: a transaction that took long.
 const SLOW_ACCEPTANCE: &str = "
     CREATE FUNCTION wait_for_the_queue() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        WHILE (SELECT vtime FROM provider WHERE id = NEW.provider_id) < NEW.rank + 2500000 LOOP
+        WHILE (SELECT vtime FROM provider WHERE id = NEW.provider_id) < NEW.rank + 500000 LOOP
             PERFORM pg_sleep(0.02);
         END LOOP;
         RETURN NULL;
