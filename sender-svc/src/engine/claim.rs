@@ -24,8 +24,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const FULL_BATCH: usize = 500;
 /// Batches per lane in one claim, whatever their size.
 const MOST_BATCHES: usize = 256;
-/// Fresh work below the floor (see [`Line::floor`]) is looked for this often, and this seldom at least: what a transaction that
-/// took long has made lies there, and must not wait for everything above it.
+/// Fresh work below the floor (see [`Line::floor`]) is looked for this often, and while there is other work this seldom at
+/// least: what a transaction that took long has made lies there, and must not wait for everything above it.
 const BELOW_FLOOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// … and the longer the look takes, the less often: dead entries make it dear where an old snapshot keeps them.
 const BELOW_FLOOR_SHARE: u32 = 50;
@@ -38,7 +38,8 @@ pub(super) struct Claimer {
     batch_size: HashMap<ProviderId, usize>,
     /// Some of our leases may be unknown to us: an answer was lost.
     orphans: bool,
-    look_below_at: Instant,
+    looked_below: Instant,
+    look_below_every: Duration,
     idle: bool,
 }
 
@@ -50,7 +51,8 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
         calls,
         batch_size: HashMap::new(),
         orphans: false,
-        look_below_at: Instant::now() + BELOW_FLOOR.0,
+        looked_below: Instant::now(),
+        look_below_every: BELOW_FLOOR.0,
         idle: true,
     };
     let mut poll = POLL.0;
@@ -104,7 +106,8 @@ impl Claimer {
             self.orphans = false;
         }
         self.probe().await?;
-        let look_below = self.look_below_at <= Instant::now();
+        let below = if self.idle { BELOW_FLOOR.0 } else { self.look_below_every };
+        let look_below = self.looked_below.elapsed() >= below;
         let wants = self.wants(look_below);
         if wants.is_empty() {
             return Ok(None);
@@ -115,8 +118,8 @@ impl Claimer {
         let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await?;
         metrics::claimed(sent.elapsed(), &batches);
         if look_below {
-            let pause = (sent.elapsed() * BELOW_FLOOR_SHARE).clamp(BELOW_FLOOR.0, BELOW_FLOOR.1);
-            self.look_below_at = Instant::now() + pause;
+            self.looked_below = sent;
+            self.look_below_every = (sent.elapsed() * BELOW_FLOOR_SHARE).clamp(BELOW_FLOOR.0, BELOW_FLOOR.1);
         }
         if batches.is_empty() {
             return Ok(Some(0));
