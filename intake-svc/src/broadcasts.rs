@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tonic::{Request, Response, Status};
 
 use crate::metrics::{self, Accepted};
+use crate::providers::Providers;
 use crate::{convert, status, validate};
 
 const DEFAULT_PAGE: i64 = 50;
@@ -26,6 +27,7 @@ const MAX_PAGE: i64 = 500;
 /// The service over a store; `fan_out` wakes the worker that makes deliveries.
 pub(crate) struct Broadcasts {
     pub store: Store,
+    pub providers: Arc<Providers>,
     pub fan_out: Arc<Notify>,
 }
 
@@ -38,6 +40,15 @@ impl BroadcastService for Broadcasts {
         let request = request.into_inner();
         let validate_only = request.validate_only;
         let new = validate::new_broadcast(request).map_err(|violations| api::invalid(&violations))?;
+        let known = self.providers.knowing(std::iter::empty()).await;
+        let known = known.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+        if let Err(violations) = validate::sizes(&new.message, known.kinds()) {
+            // What was accepted before a provider with a lower limit came can be asked for again like everything else.
+            let found =
+                self.store.accepted(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+            let found = found.ok_or_else(|| api::invalid(&violations))?;
+            return Ok(Response::new(answer(found, &new)?));
+        }
         let response = if validate_only { self.check(new).await? } else { self.accept(&new).await? };
         Ok(Response::new(response))
     }

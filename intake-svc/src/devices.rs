@@ -1,6 +1,7 @@
 //! `DeviceService`.
 
 use std::iter::once;
+use std::sync::Arc;
 
 use bongsu_ops::api::{self, PageFilter, Violations, page_size};
 use bongsu_proto::v1::device_service_server::DeviceService;
@@ -26,7 +27,7 @@ const MAX_PAGE: i64 = 1_000;
 /// The service over a store; `shutdown` ends imports between two messages.
 pub(crate) struct Devices {
     pub store: Store,
-    pub providers: Providers,
+    pub providers: Arc<Providers>,
     pub shutdown: CancellationToken,
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_store::{ProviderId, Result, Store};
+use bongsu_store::{ProviderId, ProviderKind, Result, Store};
 
 /// How long names that were read are believed. A name that is not among them is looked for at once.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -19,11 +19,18 @@ pub(crate) struct Providers {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     ids: HashMap<String, ProviderId>,
+    kinds: Vec<ProviderKind>,
 }
 
 impl Known {
     pub fn id(&self, name: &str) -> Option<ProviderId> {
         self.ids.get(name).copied()
+    }
+
+    /// Every kind that one of them is of: what is to be sent must fit all, since an audience is found only later. A webhook,
+    /// where there is none yet.
+    pub fn kinds(&self) -> &[ProviderKind] {
+        &self.kinds
     }
 
     /// In alphabetical order.
@@ -49,8 +56,13 @@ impl Providers {
             return Ok(known);
         }
         let providers = self.store.providers().await?;
+        let used = |kind: &ProviderKind| providers.iter().any(|provider| provider.kind == *kind);
+        let mut kinds: Vec<_> = ProviderKind::ALL.into_iter().filter(used).collect();
+        if kinds.is_empty() {
+            kinds.push(ProviderKind::Webhook);
+        }
         let ids = providers.into_iter().map(|provider| (provider.name, provider.id)).collect();
-        let known = Arc::new(Known { ids });
+        let known = Arc::new(Known { ids, kinds });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), Arc::clone(&known)));
         Ok(known)

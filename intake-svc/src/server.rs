@@ -105,14 +105,12 @@ async fn serve(
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let max_message_bytes = config.max_message_bytes as usize;
-    let broadcasts = BroadcastServiceServer::new(Broadcasts { store: store.clone(), fan_out })
-        .max_decoding_message_size(max_message_bytes);
-    let devices = DeviceServiceServer::new(Devices {
-        store: store.clone(),
-        providers: Providers::new(store.clone()),
-        shutdown: shutdown.clone(),
-    })
-    .max_decoding_message_size(max_message_bytes);
+    let providers = Arc::new(Providers::new(store.clone()));
+    let broadcasts = Broadcasts { store: store.clone(), providers: Arc::clone(&providers), fan_out };
+    let broadcasts = BroadcastServiceServer::new(broadcasts).max_decoding_message_size(max_message_bytes);
+    let devices =
+        DeviceServiceServer::new(Devices { store: store.clone(), providers, shutdown: shutdown.clone() })
+            .max_decoding_message_size(max_message_bytes);
     let (reflection_v1, reflection_v1alpha) = grpc::reflection(
         &[FILE_DESCRIPTOR_SET],
         &[broadcast_service_server::SERVICE_NAME, device_service_server::SERVICE_NAME],

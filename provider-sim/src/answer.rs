@@ -38,6 +38,11 @@ pub(crate) fn json_lines(lines: DeliveryLines) -> Answer {
     answer(StatusCode::OK, HeaderValue::from_static("application/x-ndjson"), Body::Lines(lines))
 }
 
+pub(crate) fn pem(text: String) -> Answer {
+    let content_type = HeaderValue::from_static("application/x-pem-file");
+    answer(StatusCode::OK, content_type, Body::Whole(text.into()))
+}
+
 fn answer(status: StatusCode, content_type: HeaderValue, body: Body) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -133,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_listing_breaks_off_when_the_counts_are_reset_under_it() {
-        let sim = Arc::new(Sim::new(Behaviour::default()));
+        let sim = Arc::new(Sim::new(Behaviour::default()).expect("a simulator"));
         let count = |key: &str| {
             let mut state = sim.lock();
             state.ledger.count(&Behaviour::default(), key, "token", std::time::Duration::ZERO).expect("room");

@@ -77,6 +77,11 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_DEDUPE", value_parser = BoolishValueParser::new())]
     pub dedupe: bool,
 
+    /// Skip the checks that take time: signatures are believed, and what is encrypted is not opened. For benchmarks; without
+    /// it whatever the real provider would refuse is refused
+    #[arg(long, env = "BONGSU_SIM_LENIENT", value_parser = BoolishValueParser::new())]
+    pub lenient: bool,
+
     /// What the transient answers and the jitter are drawn from: same seed, same calls, same decisions
     #[arg(long, env = "BONGSU_SIM_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -99,6 +104,7 @@ impl Default for Behaviour {
             max_streams: MAX_STREAMS,
             max_connections: MAX_CONNECTIONS,
             dedupe: false,
+            lenient: false,
             seed: 0,
         }
     }
@@ -137,6 +143,8 @@ pub struct BehaviourPatch {
     pub max_connections: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedupe: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lenient: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
@@ -211,6 +219,7 @@ impl Behaviour {
             max_streams: patch.max_streams.unwrap_or(self.max_streams),
             max_connections: patch.max_connections.unwrap_or(self.max_connections),
             dedupe: patch.dedupe.unwrap_or(self.dedupe),
+            lenient: patch.lenient.unwrap_or(self.lenient),
             seed: patch.seed.unwrap_or(self.seed),
         }
     }

@@ -46,7 +46,7 @@ mod tests {
     fn every_flag_reaches_its_field() {
         let line = "sim --listen 127.0.0.1:9 --latency-ms 30 --jitter-ms 10 --transient 0.03 --retry-after-s 7 \
                     --throttle-times 2 --outage --outage-start-s 1.5 --outage-duration-s 4 --status 401 --hang \
-                    --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --seed 9";
+                    --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --lenient --seed 9";
         let expected = Config {
             listen: "127.0.0.1:9".parse().expect("an address"),
             behaviour: Behaviour {
@@ -64,6 +64,7 @@ mod tests {
                 max_streams: 20,
                 max_connections: 3,
                 dedupe: true,
+                lenient: true,
                 seed: 9,
             },
         };

@@ -16,7 +16,7 @@ use crate::{BehaviourPatch, query};
 const DEFAULT_WAIT_MS: u64 = 30_000;
 const MAX_WAIT_MS: u64 = 3_600_000;
 
-const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /healthz";
+const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /healthz";
 
 pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
@@ -30,7 +30,8 @@ pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answe
         (&Method::POST, "/reset") => Ok(answer::json(StatusCode::OK, &sim.lock().ledger.reset())),
         (&Method::GET, "/deliveries") => deliveries(sim, query),
         (&Method::GET, "/healthz") => Ok(answer::json_text(StatusCode::OK, r#"{"status":"ok"}"#)),
-        (_, "/stats" | "/wait" | "/deliveries" | "/healthz") => Ok(not_allowed("GET")),
+        (&Method::GET, "/ca.pem") => Ok(answer::pem(sim.identity.ca_pem.clone())),
+        (_, "/stats" | "/wait" | "/deliveries" | "/ca.pem" | "/healthz") => Ok(not_allowed("GET")),
         (_, "/behaviour") => Ok(not_allowed("GET, PATCH")),
         (_, "/push" | "/mark" | "/reset") => Ok(not_allowed("POST")),
         (_, path) => {

@@ -1,7 +1,7 @@
 //! A push provider that can be told to misbehave and that counts duplicates.
 //!
-//! The demo, the tests and the benchmarks send to it over real HTTP, HTTP/1.1 and HTTP/2 with prior knowledge on one
-//! port, and then ask it what arrived: it is the only witness that does not share code with what it judges.
+//! The demo, the tests and the benchmarks send to it over real HTTP, HTTP/1.1 and HTTP/2 on one port, in clear text (HTTP/2
+//! with prior knowledge) or TLS, and then ask it what arrived: it is the only witness that does not share code with what it judges.
 //!
 //! # When a push counts
 //!
@@ -42,6 +42,7 @@
 //! | `POST /mark` | remembers now as the [`Mark`], to measure a stall; [`Stats`] |
 //! | `GET /deliveries`, `?duplicates=true`, `?key=K` | a [`DeliveryRecord`] per line in order of arrival; or one, or 404 |
 //! | `POST /reset` | forgets counts, keys and mark, keeps the behaviour; [`Stats`] |
+//! | `GET /ca.pem` | the certificate to trust for TLS, made anew at each start |
 //! | `GET /healthz` | 200 |
 
 mod answer;
@@ -51,11 +52,14 @@ mod control;
 mod decision;
 mod keys;
 mod ledger;
+mod protocol;
 mod push;
 mod query;
 mod server;
 mod sim;
 mod stats;
+mod tls;
+mod webhook;
 
 pub use behaviour::{Behaviour, BehaviourPatch, InvalidBehaviour};
 pub use config::Config;

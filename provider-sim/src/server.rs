@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -20,8 +21,10 @@ use crate::Config;
 use crate::answer::Answer;
 use crate::behaviour::MAX_STREAMS;
 use crate::control::control;
+use crate::protocol::Protocol;
 use crate::push::push;
 use crate::sim::{OpenConnection, Sim};
+use crate::tls::Identity;
 
 /// Streams a caller may give up before they were looked at. Beyond it the connection is taken for an attack and ends;
 /// a sender whose time-out strikes resets all it has at once, so all must fit.
@@ -34,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// returns. `config.listen` is for whoever binds the listener. Fails only if the behaviour is impossible.
 pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> anyhow::Result<()> {
     config.behaviour.check()?;
-    let sim = Arc::new(Sim::new(config.behaviour));
+    let sim = Arc::new(Sim::new(config.behaviour)?);
     let mut connections = JoinSet::new();
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "the push provider simulator listens");
@@ -78,6 +81,18 @@ async fn serve(stream: TcpStream, sim: Arc<Sim>, _open: OpenConnection) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY on a connection");
     }
+    match Identity::is_wanted(&stream).await {
+        Ok(false) => speak(stream, sim).await,
+        // Whoever does not believe our certificate goes away in the middle.
+        Ok(true) => match sim.identity.shake_hands(stream).await {
+            Ok(stream) => speak(stream, sim).await,
+            Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+        },
+        Err(error) => tracing::debug!(%error, "a connection ended before its first byte"),
+    }
+}
+
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, sim: Arc<Sim>) {
     let http = http(sim.lock().behaviour.max_streams);
     let farewell = Arc::new(Farewell::default());
     let service = service_fn(|request| {
@@ -115,9 +130,9 @@ impl Farewell {
 }
 
 async fn route(sim: &Arc<Sim>, farewell: &Farewell, request: Request<Incoming>) -> Answer {
-    if request.method() == Method::POST && request.uri().path() == "/push" {
+    if let Some(protocol) = Protocol::of(request.method(), request.uri().path()) {
         farewell.count_push(sim.lock().behaviour.goaway_after);
-        push(sim, request).await
+        push(sim, protocol, request).await
     } else {
         // Boxed, so that the rare calls do not enlarge the task of every push.
         Box::pin(control(sim, request)).await

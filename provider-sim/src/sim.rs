@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::Behaviour;
 use crate::ledger::Ledger;
+use crate::tls::Identity;
 
-#[derive(Debug)]
 pub(crate) struct Sim {
     /// One lock for all of it, so that every count of a call is seen or none is. A push holds it for less than a
     /// microsecond, nothing holds it across an await.
     state: Mutex<State>,
     started: Instant,
+    pub identity: Identity,
 }
 
 #[derive(Debug)]
@@ -21,9 +22,9 @@ pub(crate) struct State {
 }
 
 impl Sim {
-    pub fn new(behaviour: Behaviour) -> Self {
+    pub fn new(behaviour: Behaviour) -> anyhow::Result<Self> {
         let state = State { behaviour, ledger: Ledger::new() };
-        Self { state: Mutex::new(state), started: Instant::now() }
+        Ok(Self { state: Mutex::new(state), started: Instant::now(), identity: Identity::new()? })
     }
 
     /// A panic elsewhere leaves at most one call uncounted; refusing everything after it would hide the first cause.

@@ -113,8 +113,8 @@ impl CallMeter {
     pub fn called(&self, answer: &Answer, took: Duration) {
         let counter = match answer {
             Answer::Accepted => &self.accepted,
-            Answer::Gone(_) => &self.gone,
-            Answer::Rejected(_) => &self.rejected,
+            Answer::Gone { .. } => &self.gone,
+            Answer::Rejected(_) | Answer::Suspect(_) => &self.rejected,
             Answer::SlowDown { .. } => &self.slow_down,
             Answer::Trouble { .. } => &self.trouble,
         };

@@ -9,14 +9,14 @@ use bongsu_ops::health::Health;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
-use bongsu_store::{ProviderKind, SenderId, Store};
+use bongsu_store::{SenderId, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
-use crate::engine::{self, breaker::Breaker, line::Line};
+use crate::config::providers::Provider;
+use crate::config::{Checked, Config};
+use crate::engine::{self, line::Line};
 use crate::metrics;
-use crate::provider::webhook::Webhook;
 use crate::rpc::{Deliveries, Watchers};
 
 /// How often the database is asked whether it answers, and how long it may take.
@@ -44,10 +44,10 @@ pub struct Listeners {
 ///
 /// When the configuration is wrong, Postgres does not answer within the patience at the start, or has another schema.
 pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let url = config.validate()?;
+    let Checked { database_url, providers, limits } = config.validate()?;
     let recorder = telemetry::install_metrics()?;
     metrics::describe();
-    let store = Store::new(url.expose(), config.database_connections, "bongsu-sender")
+    let store = Store::new(database_url.expose(), config.database_connections, "bongsu-sender")
         .context("--database-url (BONGSU_DATABASE_URL)")?;
     let health = Health::new(&[delivery_service_server::SERVICE_NAME]);
     let admin_address = listeners.admin.local_addr()?;
@@ -59,7 +59,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     tracing::info!(%admin_address, "admin port listens");
 
     let lines = tokio::select! {
-        prepared = prepare(&store, &config) => prepared?,
+        prepared = prepare(&store, &config, &providers) => prepared?,
         () = shutdown.cancelled() => return Ok(()),
     };
     let watched = store.clone();
@@ -74,7 +74,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let stop = shutdown.child_token();
     let sender = SenderId::random();
     tracing::info!(%sender, providers = lines.len(), "sender starts");
-    let engine = engine::run(store.clone(), sender, config.limits(), lines, stop.clone());
+    let engine = engine::run(store.clone(), sender, limits, lines, stop.clone());
     let engine = tokio::spawn({
         let ends_the_server = stop.clone().drop_guard();
         async move {
@@ -95,20 +95,16 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
 }
 
 /// Waits for Postgres, makes sure that its schema is ours, and makes the configured providers known.
-async fn prepare(store: &Store, config: &Config) -> anyhow::Result<Vec<Arc<Line>>> {
+async fn prepare(store: &Store, config: &Config, providers: &[Provider]) -> anyhow::Result<Vec<Arc<Line>>> {
     store.prepare(config.database_patience(), config.migrate).await?;
     let mut lines = Vec::new();
-    for webhook in &config.webhooks {
-        let name = &webhook.name;
-        let id = store.register_provider(name, ProviderKind::Webhook).await?;
+    for provider in providers {
+        let (name, common) = (&provider.name, &provider.common);
+        let id = store.register_provider(name, provider.kind.stored()).await?;
         let id = id.with_context(|| {
-            format!("the name {name:?} stands for a provider of another kind: give --webhook another name")
+            format!("the name {name:?} stands for a provider of another kind: give this one another name")
         })?;
-        let in_flight = config.in_flight as usize;
-        let timeout = Duration::from_millis(config.call_timeout_ms);
-        let client = Webhook::new(webhook.endpoint.clone(), in_flight, timeout)?;
-        let breaker = Breaker::new(!config.never_park);
-        lines.push(Arc::new(Line::new(id, name.clone(), client, config.schedule(), breaker, in_flight)));
+        lines.push(Arc::new(Line::new(id, name.clone(), provider.adapter()?, common)));
     }
     Ok(lines)
 }

@@ -46,6 +46,11 @@ impl Store {
         }
     }
 
+    /// What the broadcast's key stands for, if anything.
+    pub async fn accepted(&self, new: &NewBroadcast) -> Result<Option<Acceptance>> {
+        self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await
+    }
+
     /// What [`Store::accept`] would do, without storing anything.
     pub async fn check(&self, new: &NewBroadcast) -> Result<Check> {
         if let Some(found) = self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-use crate::broadcast::Message;
+use crate::broadcast::{Message, Priority};
 use crate::claim_turns::{Turns, Want};
 use crate::connect::{Lane, Store};
 use crate::error::Result;
@@ -60,6 +60,7 @@ pub struct Work {
     /// The id under which devices and providers know the notification: a replay keeps that of the original.
     pub origin: BroadcastId,
     pub message: Message,
+    pub priority: Priority,
     pub cancelled: bool,
     pub paused: bool,
     pub at_most_once: bool,
@@ -199,6 +200,7 @@ impl ClaimLane {
                             id: r.id,
                             origin: r.origin,
                             message: Message { title: r.title, body: r.body, data: data.0 },
+                            priority: r.priority,
                             cancelled: r.cancelled,
                             paused: r.paused,
                             at_most_once: r.at_most_once,

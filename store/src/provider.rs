@@ -11,6 +11,12 @@ use crate::ids::ProviderId;
 pub enum ProviderKind {
     /// HTTP POST of JSON to one URL.
     Webhook,
+    /// Firebase Cloud Messaging, HTTP v1.
+    Fcm,
+    /// Apple Push Notification service.
+    Apns,
+    /// RFC 8030, to whatever push service a browser has chosen.
+    WebPush,
 }
 
 impl ProviderKind {
@@ -18,6 +24,9 @@ impl ProviderKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Webhook => "webhook",
+            Self::Fcm => "fcm",
+            Self::Apns => "apns",
+            Self::WebPush => "webpush",
         }
     }
 
@@ -25,11 +34,18 @@ impl ProviderKind {
     pub fn max_notification_bytes(self) -> usize {
         match self {
             Self::Webhook => 65_536,
+            Self::Fcm | Self::Apns => 4_096,
+            // Push services take 4,096 bytes at least (RFC 8030, section 7.2): 86 are the header of the encryption, 16 its tag,
+            // one ends the padding (RFC 8188, RFC 8291).
+            Self::WebPush => 4_096 - 86 - 16 - 1,
         }
     }
 
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Webhook, Self::Fcm, Self::Apns, Self::WebPush];
+
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Webhook].into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -8,12 +8,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bongsu_store::{BroadcastId, DeviceId, Message, webhook_notification};
+use bongsu_store::{BroadcastId, DeviceId, Message, Priority};
 use sender_svc::WebhookArg;
-use sender_svc::provider::Answer;
-use sender_svc::provider::webhook::Webhook;
+use sender_svc::provider::webhook::{Settings, Webhook};
+use sender_svc::provider::{Adapter, Answer, Brief, Call, Prepared};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 use super::audience::{BODY, TITLE, token};
@@ -60,8 +59,7 @@ pub struct Measured {
 
 #[derive(Debug)]
 struct Loop {
-    webhook: Webhook,
-    notification: Box<RawValue>,
+    prepared: Prepared,
     calls: u64,
     started: AtomicU64,
     ended: AtomicU64,
@@ -98,12 +96,12 @@ impl Edge {
 /// Makes the calls and says how it went.
 pub async fn run(args: Args) -> anyhow::Result<Measured> {
     let message = Message { title: TITLE.to_owned(), body: BODY.to_owned(), data: Default::default() };
-    let notification = RawValue::from_string(webhook_notification(BROADCAST, &message))?;
-    let webhook = Webhook::new(args.webhook.endpoint, args.in_flight as usize, CALL_TIMEOUT)?;
+    let settings = Settings::new(args.webhook.endpoint);
+    let adapter = Adapter::Webhook(Arc::new(Webhook::new(settings, args.in_flight as usize, CALL_TIMEOUT)?));
+    let brief = Brief { origin: BROADCAST, message: &message, priority: Priority::Normal };
     let tenth = args.calls.div_ceil(10);
     let calls = Arc::new(Loop {
-        webhook,
-        notification,
+        prepared: adapter.prepare(brief),
         calls: args.warmup + args.calls,
         started: AtomicU64::new(0),
         ended: AtomicU64::new(0),
@@ -128,11 +126,14 @@ impl Loop {
             if n >= self.calls {
                 return Ok(());
             }
-            let device = DeviceId(n.cast_signed());
-            let answer = self
-                .webhook
-                .call(tokio::time::Instant::now(), BROADCAST, device, &token(n), &self.notification)
-                .await;
+            let call = Call {
+                now: tokio::time::Instant::now(),
+                origin: BROADCAST,
+                device: DeviceId(n.cast_signed()),
+                token: &token(n),
+                time_left: CALL_TIMEOUT,
+            };
+            let answer = self.prepared.call(call).await;
             if !matches!(answer, Answer::Accepted) {
                 self.not_accepted.fetch_add(1, Ordering::Relaxed);
             }

@@ -11,6 +11,21 @@ use tokio::net::TcpStream;
 use crate::support::{Sim, client, error_of, push, push_json};
 
 #[tokio::test]
+async fn tls_is_spoken_on_the_port_of_clear_text_with_a_certificate_that_is_told() {
+    let sim = Sim::well().await;
+    let ca = sim.get("/ca.pem").await.bytes().await.expect("a certificate");
+    let ca = reqwest::Certificate::from_pem(&ca).expect("in PEM");
+    let url = format!("https://127.0.0.1:{}/push", sim.address.port());
+    let trusting = client(|builder| builder.tls_certs_only([ca]));
+    let answer = push(&trusting, &url, "token", "key").await.expect("an answer");
+    assert_eq!((answer.status(), answer.version()), (StatusCode::OK, reqwest::Version::HTTP_2));
+    let strange = push(&client(|builder| builder), &url, "token", "other").await;
+    assert!(strange.is_err_and(|error| error.is_connect()), "nobody else knows this certificate");
+    assert_eq!(sim.push("token", "key").await.status(), StatusCode::OK);
+    assert_eq!((sim.stats().await.accepted, sim.stats().await.duplicates), (1, 1));
+}
+
+#[tokio::test]
 async fn a_repeated_key_is_a_duplicate_unless_the_provider_dedupes() {
     let sim = Sim::well().await;
     for _ in 0..3 {

@@ -14,7 +14,8 @@ use super::health;
 use super::held::{HeldBatch, Job};
 use super::judge::{Case, judge, slow_down_pause};
 use super::line::Line;
-use crate::provider::Answer;
+use crate::provider::answer::SlowDown;
+use crate::provider::{Answer, Call};
 
 /// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
 /// is how often it is looked at again.
@@ -155,18 +156,20 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
         return;
     }
     let started = Instant::now();
-    let answer =
-        line.webhook.call(started, held.work.origin, device, &target.token, &held.work.notification).await;
+    let (token, time_left) = (&*target.token, held.work.time_left());
+    let call = Call { now: started, origin: held.work.origin, device, token, time_left };
+    let answer = held.prepared.call(call).await;
     drop(flight);
     line.count_answer();
     line.meter.called(&answer, started.elapsed());
     health::note(&engine, &line, &answer, held.lease.failures, probe);
     let mut gone = None;
     match &answer {
-        Answer::SlowDown { retry_after, .. } => {
+        Answer::SlowDown { whom: SlowDown::Provider, retry_after, .. } => {
             slow_down(&engine, &line, slow_down_pause(*retry_after, &line.schedule));
         }
-        Answer::Gone(_) => {
+        // One that has registered since is there again.
+        Answer::Gone { since, .. } if since.is_none_or(|since| target.registered_at < since) => {
             let Target { token, registered_at } = target;
             gone = Some(Gone { shard: held.lease.shard, device, token, registered_at });
         }

@@ -199,7 +199,9 @@ impl Claimer {
         for lease in batches {
             let due = by_batch.remove(&lease.id).unwrap_or_default();
             let line = self.engine.lines.iter().find(|line| line.provider == lease.provider).cloned();
-            let held = self.engine.holdings.hold(*lease, due.len(), start_before);
+            let hold =
+                |line: &Arc<Line>| self.engine.holdings.hold(*lease, due.len(), start_before, &line.adapter);
+            let held = line.as_ref().and_then(hold);
             let (Some(line), Some(held)) = (line, held) else {
                 // Its broadcast is not there any more.
                 tracing::error!(

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{BatchId, BroadcastId, DeviceId, Flags, LeasedBatch, Target, Work, webhook_notification};
-use serde_json::value::RawValue;
+use bongsu_store::{
+    BatchId, BroadcastId, DeviceId, Flags, LeasedBatch, Message, Priority, ProviderId, Target, Work,
+};
 use tokio::time::Instant;
+
+use crate::provider::{Adapter, Brief, Prepared};
 
 /// A broadcast stays known this long after its last batch, so that the next batch need not read it again.
 const KEEP_BROADCAST: Duration = Duration::from_secs(5);
@@ -20,8 +23,10 @@ pub struct BroadcastWork {
     pub origin: BroadcastId,
     /// Whether a delivery that may have been accepted must not be called again.
     pub at_most_once: bool,
-    /// The part of each call's body that is the same for all devices, built once.
-    pub notification: Box<RawValue>,
+    message: Message,
+    priority: Priority,
+    /// What all calls to a provider have in common, built once.
+    prepared: Mutex<Vec<(ProviderId, Arc<Prepared>)>>,
     /// By our monotonic clock, counted from what the database said was left.
     expires_at: Instant,
     cancelled: AtomicBool,
@@ -30,16 +35,34 @@ pub struct BroadcastWork {
 
 impl BroadcastWork {
     fn new(work: &Work) -> Self {
-        let json = webhook_notification(work.origin, &work.message);
         Self {
             id: work.id,
             origin: work.origin,
             at_most_once: work.at_most_once,
-            notification: RawValue::from_string(json).expect("serde_json wrote it"),
+            message: work.message.clone(),
+            priority: work.priority,
+            prepared: Mutex::default(),
             expires_at: Instant::now() + work.time_left,
             cancelled: AtomicBool::new(work.cancelled),
             paused: AtomicBool::new(work.paused),
         }
+    }
+
+    /// The broadcast in the form that a provider takes.
+    fn prepared(&self, provider: ProviderId, adapter: &Adapter) -> Arc<Prepared> {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = prepared.iter().find(|(id, _)| *id == provider) {
+            return Arc::clone(found);
+        }
+        let brief = Brief { origin: self.origin, message: &self.message, priority: self.priority };
+        let new = Arc::new(adapter.prepare(brief));
+        prepared.push((provider, Arc::clone(&new)));
+        new
+    }
+
+    /// Until it expires.
+    pub fn time_left(&self) -> Duration {
+        self.expires_at.saturating_duration_since(Instant::now())
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -60,6 +83,7 @@ impl BroadcastWork {
 pub struct HeldBatch {
     pub lease: LeasedBatch,
     pub work: Arc<BroadcastWork>,
+    pub prepared: Arc<Prepared>,
     /// Deliveries that were read and have no recorded answer yet.
     unanswered: AtomicUsize,
     /// No call may start at or after this: microseconds of [`Holdings::epoch`].
@@ -134,18 +158,20 @@ impl Holdings {
         works.inspect(|work| drop(inner.broadcasts.insert(work.id, (work.clone(), Instant::now())))).collect()
     }
 
-    /// Takes a batch in, of which `unanswered` deliveries were read. `None` where its broadcast is not known.
+    /// Takes a batch in, of which `unanswered` deliveries were read, to be called by way of `adapter`. `None` where its broadcast is not known.
     pub fn hold(
         &self,
         lease: LeasedBatch,
         unanswered: usize,
         start_before: Instant,
+        adapter: &Adapter,
     ) -> Option<Arc<HeldBatch>> {
         let mut inner = self.lock();
         let (work, used) = inner.broadcasts.get_mut(&lease.broadcast)?;
         *used = Instant::now();
         let held = Arc::new(HeldBatch {
             lease,
+            prepared: work.prepared(lease.provider, adapter),
             work: work.clone(),
             unanswered: AtomicUsize::new(unanswered),
             start_before: AtomicU64::new(self.micros(start_before)),

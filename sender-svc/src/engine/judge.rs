@@ -13,6 +13,8 @@ pub struct RetrySchedule {
     pub initial: Duration,
     /// Each further delay is this many times the one before.
     pub factor: f64,
+    /// No delay is shorter, whatever the schedule says: what the provider asks of everybody.
+    pub floor: Duration,
     /// Attempts that may fail before the delivery is dead; at least 1.
     pub max_attempts: i32,
 }
@@ -20,7 +22,7 @@ pub struct RetrySchedule {
 impl RetrySchedule {
     /// The delay after the given number of failures, from 1.
     fn delay(&self, failures: i32) -> Duration {
-        self.initial.mul_f64(self.factor.powi((failures - 1).max(0)))
+        self.initial.mul_f64(self.factor.powi((failures - 1).max(0))).max(self.floor)
     }
 }
 
@@ -40,13 +42,13 @@ pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
     let Case { failures, charged, at_most_once } = case;
     match answer {
         Answer::Accepted => Verdict::Sent,
-        Answer::Gone(said) => {
+        Answer::Gone { said, .. } => {
             Verdict::Dead { reason: DeadReason::Unregistered, code: said.code, detail: said.detail }
         }
-        Answer::Rejected(said) => {
+        Answer::Rejected(said) | Answer::Suspect(said) => {
             Verdict::Dead { reason: DeadReason::Rejected, code: said.code, detail: said.detail }
         }
-        Answer::SlowDown { retry_after, said } => {
+        Answer::SlowDown { retry_after, said, .. } => {
             Verdict::Retry { after: slow_down_pause(retry_after, schedule), code: said.code, charged: false }
         }
         Answer::Trouble { trouble: Trouble::Unknown, said, .. } if at_most_once => {
@@ -72,12 +74,12 @@ pub fn slow_down_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::answer::Said;
+    use crate::provider::answer::{Said, SlowDown};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn schedule() -> RetrySchedule {
-        RetrySchedule { initial: 2 * SECOND, factor: 3.0, max_attempts: 4 }
+        RetrySchedule { initial: 2 * SECOND, factor: 3.0, floor: Duration::ZERO, max_attempts: 4 }
     }
 
     fn trouble(retry_after: Option<Duration>) -> Answer {
@@ -112,9 +114,20 @@ mod tests {
     }
 
     #[test]
+    fn no_delay_is_shorter_than_the_providers_floor() {
+        let floored = RetrySchedule { floor: 10 * SECOND, ..schedule() };
+        let delays = (0..3).map(|failures| match judge(trouble(None), case(failures), &floored) {
+            Verdict::Retry { after, .. } => after,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(delays.collect::<Vec<_>>(), [10 * SECOND, 10 * SECOND, 18 * SECOND]);
+    }
+
+    #[test]
     fn slow_down_waits_as_asked_and_never_uses_up_an_attempt() {
         for failures in [0, 3] {
-            let answer = Answer::SlowDown { retry_after: Some(9 * SECOND), said: Said::new("429", "") };
+            let (whom, retry_after) = (SlowDown::Provider, Some(9 * SECOND));
+            let answer = Answer::SlowDown { whom, retry_after, said: Said::new("429", "") };
             assert_eq!(
                 judge(answer, case(failures), &schedule()),
                 Verdict::Retry { after: 9 * SECOND, code: "429".into(), charged: false }
@@ -129,7 +142,7 @@ mod tests {
     fn a_gone_token_and_a_rejected_request_are_dead_at_the_first_answer() {
         let said = || Said::new("410", "unregistered");
         assert!(matches!(
-            judge(Answer::Gone(said()), case(0), &schedule()),
+            judge(Answer::Gone { since: None, said: said() }, case(0), &schedule()),
             Verdict::Dead { reason: DeadReason::Unregistered, .. }
         ));
         assert!(matches!(

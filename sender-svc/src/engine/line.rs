@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::judge::RetrySchedule;
 use super::queue::LocalQueue;
+use crate::config::providers::Common;
 use crate::metrics::CallMeter;
-use crate::provider::webhook::Webhook;
+use crate::provider::Adapter;
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
 /// behind a long local queue …
@@ -25,7 +26,7 @@ const QUEUE_LEAST: usize = 500;
 pub struct Line {
     pub provider: ProviderId,
     pub name: String,
-    pub webhook: Webhook,
+    pub adapter: Adapter,
     pub schedule: RetrySchedule,
     /// Free places for calls.
     pub flight: Arc<Semaphore>,
@@ -48,20 +49,14 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(
-        provider: ProviderId,
-        name: String,
-        webhook: Webhook,
-        schedule: RetrySchedule,
-        breaker: Breaker,
-        flight_limit: usize,
-    ) -> Self {
+    pub fn new(provider: ProviderId, name: String, adapter: Adapter, common: &Common) -> Self {
+        let flight_limit = common.in_flight as usize;
         Self {
             provider,
             meter: CallMeter::new(&name),
             name,
-            webhook,
-            schedule,
+            adapter,
+            schedule: common.schedule.clone(),
             flight: Arc::new(Semaphore::new(flight_limit)),
             flight_limit,
             calling: AtomicUsize::new(0),
@@ -69,7 +64,7 @@ impl Line {
             answered: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
-            breaker,
+            breaker: Breaker::new(!common.never_park),
             probe_due: AtomicBool::new(false),
             vtime: AtomicI64::new(0),
             floor: AtomicI64::new(0),

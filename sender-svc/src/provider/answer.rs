@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use time::OffsetDateTime;
+
 /// A longer pause means as much as this one: no broadcast lives longer.
 const LONGEST_RETRY_AFTER: Duration = bongsu_store::EXPIRY_RANGE.1;
 
@@ -11,14 +13,25 @@ const LONGEST_RETRY_AFTER: Duration = bongsu_store::EXPIRY_RANGE.1;
 pub enum Answer {
     /// The provider took it.
     Accepted,
-    /// The token is no longer registered.
-    Gone(Said),
+    /// The token is no longer registered, or was not at the moment that the provider names.
+    Gone { since: Option<OffsetDateTime>, said: Said },
     /// Our request is wrong and will not get better; the device is fine.
     Rejected(Said),
+    /// The token and we do not fit together (another app's, another environment's): of no use as long as that is so.
+    Suspect(Said),
     /// Too many calls: not a failure of this delivery.
-    SlowDown { retry_after: Option<Duration>, said: Said },
+    SlowDown { whom: SlowDown, retry_after: Option<Duration>, said: Said },
     /// Anything that may be better next time, an answer that never came included.
     Trouble { trouble: Trouble, retry_after: Option<Duration>, said: Said },
+}
+
+/// Who is called too often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlowDown {
+    /// The provider: none of its devices is called meanwhile.
+    Provider,
+    /// This device: others are none of its business.
+    Device,
 }
 
 /// What kind of trouble: whose fault it may be, and whether the provider may have accepted all the same.
@@ -39,7 +52,7 @@ pub enum Trouble {
 /// The provider's words, or ours where there were none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
-    /// An HTTP status, or `timeout`, `connect`, `refused`, `broken`, …
+    /// An HTTP status, a provider's own code, or `timeout`, `connect`, `refused`, `broken`, …
     pub code: String,
     /// The beginning of the body.
     pub detail: String,
@@ -61,8 +74,8 @@ pub fn of_webhook(status: u16, retry_after: Option<Duration>, detail: String) ->
     let trouble = |trouble, said| Answer::Trouble { trouble, retry_after, said };
     match status {
         200..=299 => Answer::Accepted,
-        410 => Answer::Gone(said),
-        429 => Answer::SlowDown { retry_after, said },
+        410 => Answer::Gone { since: None, said },
+        429 => Answer::SlowDown { whom: SlowDown::Provider, retry_after, said },
         401 | 403 => trouble(Trouble::Denied, said),
         408 | 300..=399 => trouble(Trouble::Failed, said),
         400..=499 => Answer::Rejected(said),
@@ -90,8 +103,9 @@ mod tests {
     fn only_410_says_that_a_token_is_gone_and_only_other_4xx_reject() {
         let kind = |status| match of_webhook(status, None, String::new()) {
             Answer::Accepted => "accepted",
-            Answer::Gone(_) => "gone",
+            Answer::Gone { .. } => "gone",
             Answer::Rejected(_) => "rejected",
+            Answer::Suspect(_) => "suspect",
             Answer::SlowDown { .. } => "slow down",
             Answer::Trouble { .. } => "trouble",
         };

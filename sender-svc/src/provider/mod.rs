@@ -1,9 +1,89 @@
-//! Providers: the ways out of Bongsu. A folder member per kind turns a delivery into a call and its answer into an
-//! [`Answer`]; what follows from an answer is decided in one place, [`crate::engine::judge`].
+//! Providers: the ways out of Bongsu. A folder member per kind, its adapter, turns a delivery into a call and its answer into
+//! an [`Answer`]; what follows from an answer is decided in one place, [`crate::engine::judge`].
 
 pub mod answer;
-mod http2;
-mod turns;
+pub mod credentials;
+pub(crate) mod http;
 pub mod webhook;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_store::{BroadcastId, DeviceId, Message, Priority};
+use tokio::time::Instant;
+
 pub use answer::{Answer, Trouble};
+
+use webhook::Webhook;
+
+/// A provider, ready to be called.
+#[derive(Debug, Clone)]
+pub enum Adapter {
+    Webhook(Arc<Webhook>),
+}
+
+/// What is told, the same for every device.
+#[derive(Debug, Clone, Copy)]
+pub struct Brief<'a> {
+    /// The id under which providers and devices know it.
+    pub origin: BroadcastId,
+    pub message: &'a Message,
+    pub priority: Priority,
+}
+
+/// A broadcast in the form that a provider takes: what its calls have in common is made once.
+#[derive(Debug)]
+pub enum Prepared {
+    Webhook(Arc<Webhook>, webhook::Content),
+}
+
+/// One delivery to one device.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// It begins now.
+    pub now: Instant,
+    pub origin: BroadcastId,
+    pub device: DeviceId,
+    pub token: &'a str,
+    /// Until the broadcast expires.
+    pub time_left: Duration,
+}
+
+impl Call<'_> {
+    /// The same for every attempt, and for no other delivery.
+    pub fn delivery_key(&self) -> String {
+        format!("{}-{}", self.origin, self.device)
+    }
+}
+
+impl Adapter {
+    pub fn prepare(&self, brief: Brief<'_>) -> Prepared {
+        match self {
+            Self::Webhook(webhook) => Prepared::Webhook(Arc::clone(webhook), webhook.prepare(brief)),
+        }
+    }
+}
+
+impl Prepared {
+    /// Makes one call. Never longer than the provider's time-out, whatever the other side does.
+    pub async fn call(&self, call: Call<'_>) -> Answer {
+        match self {
+            Self::Webhook(webhook, content) => webhook.call(call, content).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delivery_key_tells_deliveries_apart() {
+        let key = |origin, device| {
+            let (origin, device) = (BroadcastId(origin), DeviceId(device));
+            Call { now: Instant::now(), origin, device, token: "", time_left: Duration::ZERO }.delivery_key()
+        };
+        assert_eq!(key(12, 3), "12-3");
+        assert_ne!(key(1, 23), key(12, 3));
+    }
+}

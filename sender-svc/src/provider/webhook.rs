@@ -6,47 +6,39 @@
 //!
 //! `Idempotency-Key` is the same for every attempt of a delivery, so that the receiver can drop a second one.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bytes::{Buf as _, Bytes};
-use http_body_util::BodyExt as _;
-use hyper::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
-};
-use hyper::{Method, Request, Response, Uri, Version};
-use serde::Serialize;
+use bongsu_store::webhook_notification;
+use bytes::Bytes;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri, Version};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::answer::{self, Answer, Said, Trouble};
-use super::http2::{Connections, NoAnswer, Stage, innermost, refusal};
-use super::turns::Turns;
-use bongsu_store::{BroadcastId, DeviceId};
-
-/// Streams that one HTTP/2 connection is trusted to carry: servers commonly allow 100 to 250, and calls beyond the limit
-/// wait inside the client.
-const STREAMS_PER_CONNECTION: usize = 95;
-/// Of a failure's body, what is kept to explain it.
-const DETAIL_BYTES: usize = 512;
-/// A body is read to this length, so that its connection can be used again; one that is longer costs its connection.
-const BODY_BYTES: usize = 64 * 1024;
-/// Establishing a connection may take this long.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Beside its time-out, a call gets this long for what is in the socket already.
-const LAST_LOOK: Duration = Duration::from_millis(250);
-/// An idle connection is kept this long.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A long HTTP/2 connection is asked whether it lives this often, and given up after the time-out.
-pub(super) const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+use super::answer::{self, Answer, Said};
+use super::http::{
+    self, AGENT, Connections, IDLE_TIMEOUT, KEEPALIVE, Reply, Stage, Turns, innermost, refusal, within,
+};
+use super::{Brief, Call};
 
 /// Where a webhook provider is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Endpoint {
     url: reqwest::Url,
     /// HTTP/2 without TLS, by prior knowledge.
     h2c: bool,
+}
+
+impl TryFrom<String> for Endpoint {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> anyhow::Result<Self> {
+        text.parse()
+    }
 }
 
 impl std::str::FromStr for Endpoint {
@@ -64,6 +56,20 @@ impl std::str::FromStr for Endpoint {
         );
         ensure!(url.host_str().is_some_and(|h| !h.is_empty()), "{text:?} names no host");
         Ok(Self { url, h2c })
+    }
+}
+
+/// What a webhook provider is told beside what all are.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    url: Endpoint,
+}
+
+impl Settings {
+    /// Nothing but an address.
+    pub fn new(url: Endpoint) -> Self {
+        Self { url }
     }
 }
 
@@ -90,7 +96,10 @@ struct ReqwestClient {
     turns: Turns,
 }
 
-const AGENT: &str = concat!("bongsu/", env!("CARGO_PKG_VERSION"));
+/// What all calls of a broadcast have in common.
+#[derive(Debug)]
+pub struct Content(Box<RawValue>);
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -102,15 +111,16 @@ struct Body<'a> {
 
 impl Webhook {
     /// A client for up to `in_flight` calls at a time, each ended after `timeout`.
-    pub fn new(endpoint: Endpoint, in_flight: usize, timeout: Duration) -> anyhow::Result<Self> {
-        // Before the call's own time-out, so that it is known that nothing was sent.
-        let connect_timeout = CONNECT_TIMEOUT.min(timeout * 3 / 4);
-        let connections = in_flight.div_ceil(STREAMS_PER_CONNECTION);
+    pub fn new(settings: Settings, in_flight: usize, timeout: Duration) -> anyhow::Result<Self> {
+        let endpoint = settings.url;
+        let connect_timeout = http::connect_timeout(timeout);
+        let connections = http::connections_for(in_flight);
         // Credentials in the URL are a header that reqwest makes of them.
         let plain = endpoint.url.username().is_empty() && endpoint.url.password().is_none();
         let client = if endpoint.h2c && plain {
             let uri: Uri = endpoint.url.as_str().parse().context("the address of the webhook")?;
-            Client::Http2 { connections: Connections::new(uri.clone(), connections, connect_timeout), uri }
+            let connections = Connections::new(uri.clone(), connections, connect_timeout, None)?;
+            Client::Http2 { uri, connections }
         } else {
             let http2 = endpoint.h2c || endpoint.url.scheme() == "https";
             let count = if http2 { connections } else { 1 };
@@ -136,40 +146,37 @@ impl Webhook {
         Ok(Self { client, timeout })
     }
 
-    /// Makes one call, which begins now. Never longer than the time-out, whatever the other side does.
-    pub async fn call(
-        &self,
-        now: Instant,
-        broadcast: BroadcastId,
-        device: DeviceId,
-        token: &str,
-        notification: &RawValue,
-    ) -> Answer {
-        let body = match serde_json::to_vec(&Body { to: token, notification }) {
+    /// What all calls of a broadcast have in common.
+    pub fn prepare(&self, brief: Brief<'_>) -> Content {
+        let json = webhook_notification(brief.origin, brief.message);
+        Content(RawValue::from_string(json).expect("serde_json wrote it"))
+    }
+
+    /// Makes one call. Never longer than the time-out, whatever the other side does.
+    pub async fn call(&self, call: Call<'_>, content: &Content) -> Answer {
+        let body = match serde_json::to_vec(&Body { to: call.token, notification: &content.0 }) {
             Ok(body) => Bytes::from(body),
             Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
         };
-        let deadline = now + self.timeout;
-        let key = delivery_key(broadcast, device);
-        match &self.client {
+        let deadline = call.now + self.timeout;
+        let key = call.delivery_key();
+        let reply = match &self.client {
             Client::Http2 { uri, connections } => {
                 let request = || http2_request(uri, &key, &body);
-                // A statement of its own, so that what sends is gone when the answer is read.
-                let answer = within(deadline, pin!(connections.send(now, request, &body))).await;
-                match answer {
-                    Some(Ok(response)) => read(response, deadline).await,
-                    Some(Err(NoAnswer { stage, cause, .. })) => no_answer(stage, cause),
-                    None => timed_out(),
-                }
+                http::exchange(connections, call.now, deadline, request, &body).await
             }
             // Boxed: its state is large, and would be part of that of every call.
             Client::Reqwest(client) => Box::pin(client.call(key, body, deadline)).await,
+        };
+        match reply {
+            Ok(reply) => answer::of_webhook(reply.status.as_u16(), reply.retry_after(), reply.text()),
+            Err(answer) => answer,
         }
     }
 }
 
 impl ReqwestClient {
-    async fn call(&self, key: String, body: Bytes, deadline: Instant) -> Answer {
+    async fn call(&self, key: String, body: Bytes, deadline: Instant) -> Result<Reply, Answer> {
         let turn = self.turns.take(Instant::now());
         let request = self.clients[turn]
             .post(self.url.clone())
@@ -179,7 +186,7 @@ impl ReqwestClient {
         match within(deadline, pin!(request.send())).await {
             Some(Ok(response)) => {
                 self.turns.works(turn);
-                read(response.into(), deadline).await
+                Ok(Reply::read(response.into(), deadline).await)
             }
             Some(Err(error)) => {
                 self.turns.fails(turn, Instant::now());
@@ -188,9 +195,9 @@ impl ReqwestClient {
                     None if error.is_connect() => Stage::Unsent,
                     None => Stage::Unknown,
                 };
-                no_answer(stage, innermost(&error))
+                Err(http::no_answer(stage, innermost(&error)))
             }
-            None => timed_out(),
+            None => Err(http::timed_out()),
         }
     }
 }
@@ -211,61 +218,6 @@ fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<()> {
         headers.insert(IDEMPOTENCY_KEY, key);
     }
     request
-}
-
-fn no_answer(stage: Stage, cause: String) -> Answer {
-    let (trouble, code) = match stage {
-        Stage::Unsent => (Trouble::Unreachable, "connect"),
-        Stage::Refused => (Trouble::Unreachable, "refused"),
-        Stage::Unknown => (Trouble::Unknown, "broken"),
-    };
-    Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause) }
-}
-
-fn timed_out() -> Answer {
-    Answer::Trouble { trouble: Trouble::Unknown, retry_after: None, said: Said::new("timeout", "") }
-}
-
-/// Waits for an answer until `deadline` and [`LAST_LOOK`] longer. After this process stood still (stopped, or its machine paused)
-/// timers are the first thing it notices, and the answer may have been in the socket for long.
-async fn within<T>(deadline: Instant, mut answer: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    match tokio::time::timeout_at(deadline, &mut answer).await {
-        Ok(answer) => Some(answer),
-        Err(_) => tokio::time::timeout(LAST_LOOK, answer).await.ok(),
-    }
-}
-
-/// The same for every attempt, and for no other delivery.
-fn delivery_key(broadcast: BroadcastId, device: DeviceId) -> String {
-    format!("{broadcast}-{device}")
-}
-
-/// What an answer means, its body read as far as it comes until `deadline`.
-async fn read<B>(response: Response<B>, deadline: Instant) -> Answer
-where
-    B: hyper::body::Body<Data = Bytes> + Unpin,
-{
-    let (head, mut body) = response.into_parts();
-    let pause = asked_pause(&head.headers);
-    let keep = if head.status.is_success() { 0 } else { DETAIL_BYTES };
-    let (mut read, mut detail) = (0, Vec::with_capacity(keep));
-    // A provider that accepted has accepted, even if the rest of its answer never comes.
-    while read < BODY_BYTES {
-        match tokio::time::timeout_at(deadline, body.frame()).await {
-            Ok(Some(Ok(frame))) => {
-                let Ok(chunk) = frame.into_data() else { continue };
-                read += chunk.remaining();
-                detail.extend(chunk.iter().take(keep - detail.len()));
-            }
-            Ok(None | Some(Err(_))) | Err(_) => break,
-        }
-    }
-    answer::of_webhook(head.status.as_u16(), pause, String::from_utf8_lossy(&detail).into_owned())
-}
-
-fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
-    answer::retry_after(text(RETRY_AFTER)?, text(DATE))
 }
 
 #[cfg(test)]
@@ -289,14 +241,8 @@ mod tests {
         {
             let endpoint = url.parse().expect("an endpoint");
             bongsu_ops::telemetry::install_crypto();
-            let webhook = Webhook::new(endpoint, 1, Duration::from_secs(1)).expect("a client");
+            let webhook = Webhook::new(Settings::new(endpoint), 1, Duration::from_secs(1)).expect("a client");
             assert_eq!(matches!(webhook.client, Client::Http2 { .. }), own, "{url}");
         }
-    }
-
-    #[test]
-    fn the_delivery_key_tells_deliveries_apart() {
-        assert_eq!(delivery_key(BroadcastId(12), DeviceId(3)), "12-3");
-        assert_ne!(delivery_key(BroadcastId(1), DeviceId(23)), delivery_key(BroadcastId(12), DeviceId(3)));
     }
 }

@@ -1,6 +1,9 @@
 //! What a sender is started with: read once, checked whole.
 
+pub mod providers;
+
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -8,9 +11,10 @@ use anyhow::Context as _;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 
+use self::providers::{Common, Kind, Provider};
 use crate::engine::judge::RetrySchedule;
 use crate::engine::{LEASE_MARGIN, Limits};
-use crate::provider::webhook::Endpoint;
+use crate::provider::webhook::{Endpoint, Settings};
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7081);
@@ -53,6 +57,10 @@ pub struct Config {
     #[arg(long, env = "BONGSU_MIGRATE")]
     pub migrate: bool,
 
+    /// The providers to call, in TOML: a table [providers.NAME] for each, with its kind and settings (docs/providers.md)
+    #[arg(long, env = "BONGSU_PROVIDERS", value_name = "FILE")]
+    pub providers: Option<PathBuf>,
+
     /// A webhook provider under a name; repeat it, or separate several by commas. Each delivery is one POST of JSON.
     /// https:// negotiates HTTP/2, http:// is HTTP/1.1, h2c:// is HTTP/2 without TLS
     #[arg(
@@ -64,7 +72,8 @@ pub struct Config {
     )]
     pub webhooks: Vec<WebhookArg>,
 
-    /// Calls under way to each provider at most
+    /// Calls under way to each provider at most, unless --providers says otherwise for one; so are the time-out, the retries
+    /// and --never-park
     #[arg(long, env = "BONGSU_IN_FLIGHT", value_name = "N", default_value_t = 512)]
     pub in_flight: u32,
 
@@ -120,11 +129,7 @@ impl FromStr for WebhookArg {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (name, url) =
             text.split_once('=').context("give NAME=URL, for example push=https://push.example/send")?;
-        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        anyhow::ensure!(
-            (1..=64).contains(&name.len()) && name.chars().all(fine),
-            "the name {name:?} must be 1 to 64 of A-Z a-z 0-9 - _ ."
-        );
+        providers::check_name(name)?;
         let endpoint = url.parse().map_err(|error| anyhow::anyhow!("{error:#}"))?;
         Ok(Self { name: name.to_owned(), endpoint })
     }
@@ -140,6 +145,7 @@ impl Config {
             database_connections: 5,
             database_patience_s: 30,
             migrate: false,
+            providers: None,
             webhooks: vec![webhook],
             in_flight: 512,
             unrecorded: None,
@@ -154,17 +160,18 @@ impl Config {
         }
     }
 
-    /// Checks all settings together and returns the database's URL.
+    /// Reads the providers and checks all settings together.
     ///
     /// # Errors
     ///
     /// One error with a line per problem: which setting, what it is, and what to do.
-    pub fn validate(&self) -> anyhow::Result<&DatabaseUrl> {
+    pub fn validate(&self) -> anyhow::Result<Checked<'_>> {
         let mut problems = Vec::new();
         problems.extend(DatabaseUrl::problem(self.database_url.as_ref()).map(str::to_owned));
         self.check_ranges(&mut problems);
-        self.check_providers(&mut problems);
-        self.check_lease(&mut problems);
+        let providers = self.read_providers(&mut problems);
+        self.check_providers(&providers, &mut problems);
+        self.check_lease(&providers, &mut problems);
         if self.listen == self.admin_listen && self.listen.port() != 0 {
             problems.push(format!(
                 "--listen (BONGSU_SENDER_LISTEN) and --admin-listen (BONGSU_SENDER_ADMIN_LISTEN) are both {}: give one \
@@ -173,13 +180,15 @@ impl Config {
             ));
         }
         match &self.database_url {
-            Some(url) if problems.is_empty() => Ok(url),
+            Some(database_url) if problems.is_empty() => {
+                Ok(Checked { database_url, limits: self.limits(&providers), providers })
+            }
             _ => anyhow::bail!("the configuration is wrong:\n  {}", problems.join("\n  ")),
         }
     }
 
     fn check_ranges(&self, problems: &mut Vec<String>) {
-        let ranges: [(&str, u64, u64, u64); 8] = [
+        let ranges: [(&str, u64, u64, u64); 4] = [
             (
                 "--database-connections (BONGSU_SENDER_DATABASE_CONNECTIONS)",
                 self.database_connections.into(),
@@ -187,11 +196,7 @@ impl Config {
                 500,
             ),
             ("--database-patience-s (BONGSU_DATABASE_PATIENCE_S)", self.database_patience_s.into(), 1, 3_600),
-            ("--in-flight (BONGSU_IN_FLIGHT)", self.in_flight.into(), 1, 100_000),
-            ("--call-timeout-ms (BONGSU_CALL_TIMEOUT_MS)", self.call_timeout_ms, 10, 600_000),
             ("--lease-ms (BONGSU_LEASE_MS)", self.lease_ms, 2_000, 3_600_000),
-            ("--retry-initial-ms (BONGSU_RETRY_INITIAL_MS)", self.retry_initial_ms, 10, 86_400_000),
-            ("--max-attempts (BONGSU_MAX_ATTEMPTS)", self.max_attempts.into(), 1, 20),
             ("--drain-grace-s (BONGSU_DRAIN_GRACE_S)", self.drain_grace_s.into(), 0, 3_600),
         ];
         for (setting, value, least, most) in ranges {
@@ -199,66 +204,87 @@ impl Config {
                 problems.push(format!("{setting} is {value}: give it {least} to {most}"));
             }
         }
-        if !(1.0..=100.0).contains(&self.retry_factor) {
-            problems.push(format!(
-                "--retry-factor (BONGSU_RETRY_FACTOR) is {}: give it 1 to 100",
-                self.retry_factor
-            ));
-        }
+        problems.extend(self.common().problems(&[
+            "--in-flight (BONGSU_IN_FLIGHT)",
+            "--call-timeout-ms (BONGSU_CALL_TIMEOUT_MS)",
+            "--retry-initial-ms (BONGSU_RETRY_INITIAL_MS)",
+            "--max-attempts (BONGSU_MAX_ATTEMPTS)",
+            "--retry-factor (BONGSU_RETRY_FACTOR)",
+        ]));
     }
 
-    fn check_providers(&self, problems: &mut Vec<String>) {
+    /// Those of the file, and those of the command line.
+    fn read_providers(&self, problems: &mut Vec<String>) -> Vec<Provider> {
+        let common = self.common();
+        let mut all = match &self.providers {
+            None => vec![],
+            Some(path) => providers::read(path, &common).unwrap_or_else(|errors| {
+                let at = format!("--providers (BONGSU_PROVIDERS) {}", path.display());
+                problems.extend(errors.iter().map(|error| format!("{at}: {error:#}")));
+                vec![]
+            }),
+        };
+        all.extend(self.webhooks.iter().map(|WebhookArg { name, endpoint }| Provider {
+            name: name.clone(),
+            kind: Kind::Webhook(Settings::new(endpoint.clone())),
+            common: common.clone(),
+        }));
+        all
+    }
+
+    fn check_providers(&self, providers: &[Provider], problems: &mut Vec<String>) {
         // Else one provider that hangs would hold what the others need.
-        let least = self.all_in_flight();
+        let least = all_in_flight(providers);
         if let Some(unrecorded) = self.unrecorded.filter(|n| *n < least) {
             problems.push(format!(
                 "--unrecorded (BONGSU_UNRECORDED) is {unrecorded}, less than what may be under way to all providers: give \
                  it at least {least}, or --in-flight (BONGSU_IN_FLIGHT) less"
             ));
         }
-        if self.webhooks.is_empty() {
+        if self.webhooks.is_empty() && self.providers.is_none() {
             problems.push(
-                "no provider is configured: give --webhook NAME=URL (BONGSU_WEBHOOKS), for example \
-                 push=https://push.example/send"
+                "no provider is configured: give --providers FILE (BONGSU_PROVIDERS), or --webhook NAME=URL \
+                 (BONGSU_WEBHOOKS), for example push=https://push.example/send"
                     .to_owned(),
             );
+        } else if providers.is_empty() && problems.is_empty() {
+            problems
+                .push("--providers (BONGSU_PROVIDERS) has no table [providers.NAME]: give one".to_owned());
         }
-        for (i, webhook) in self.webhooks.iter().enumerate() {
-            if self.webhooks[..i].iter().any(|other| other.name == webhook.name) {
+        for (i, provider) in providers.iter().enumerate() {
+            if providers[..i].iter().any(|other| other.name == provider.name) {
                 problems.push(format!(
-                    "--webhook (BONGSU_WEBHOOKS) names {:?} twice: give each provider a name of its own",
-                    webhook.name
+                    "{:?} is two providers (--providers, BONGSU_PROVIDERS; --webhook, BONGSU_WEBHOOKS): give each a \
+                     name of its own",
+                    provider.name
                 ));
             }
         }
     }
 
     /// A lease that can end while a call under it is still under way would let two senders call for one delivery.
-    fn check_lease(&self, problems: &mut Vec<String>) {
-        let least = self.call_timeout() + LEASE_MARGIN + self.renew_every() * RENEWALS;
+    fn check_lease(&self, providers: &[Provider], problems: &mut Vec<String>) {
+        let call_timeout = self.longest_call(providers);
+        let least = call_timeout + LEASE_MARGIN + self.renew_every() * RENEWALS;
         if self.lease() < least {
             problems.push(format!(
                 "--lease-ms (BONGSU_LEASE_MS) is {}, too short for calls of up to {} ms (--call-timeout-ms, \
-                 BONGSU_CALL_TIMEOUT_MS): give it at least {}",
+                 BONGSU_CALL_TIMEOUT_MS, or a provider's call_timeout_ms): give it at least {}",
                 self.lease_ms,
-                self.call_timeout_ms,
-                least_lease(self.call_timeout() + LEASE_MARGIN).as_millis() + 1,
+                call_timeout.as_millis(),
+                least_lease(call_timeout + LEASE_MARGIN).as_millis() + 1,
             ));
         }
-    }
-
-    /// Calls under way to all providers at most.
-    fn all_in_flight(&self) -> u32 {
-        let providers = u32::try_from(self.webhooks.len()).unwrap_or(u32::MAX);
-        self.in_flight.saturating_mul(providers)
     }
 
     fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
 
-    fn call_timeout(&self) -> Duration {
-        Duration::from_millis(self.call_timeout_ms)
+    /// How long a call to any of them may take.
+    fn longest_call(&self, providers: &[Provider]) -> Duration {
+        let longest = providers.iter().map(|provider| provider.common.call_timeout).max();
+        longest.unwrap_or(Duration::from_millis(self.call_timeout_ms))
     }
 
     fn renew_every(&self) -> Duration {
@@ -273,24 +299,44 @@ impl Config {
         Duration::from_secs(self.drain_grace_s.into())
     }
 
-    pub(crate) fn schedule(&self) -> RetrySchedule {
-        RetrySchedule {
-            initial: Duration::from_millis(self.retry_initial_ms),
-            factor: self.retry_factor,
-            max_attempts: self.max_attempts.cast_signed(),
+    /// What a provider is told that is told nothing else.
+    fn common(&self) -> Common {
+        Common {
+            in_flight: self.in_flight,
+            call_timeout: Duration::from_millis(self.call_timeout_ms),
+            never_park: self.never_park,
+            schedule: RetrySchedule {
+                initial: Duration::from_millis(self.retry_initial_ms),
+                factor: self.retry_factor,
+                floor: Duration::ZERO,
+                max_attempts: i32::try_from(self.max_attempts).unwrap_or(i32::MAX),
+            },
         }
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    fn limits(&self, providers: &[Provider]) -> Limits {
         Limits {
             lease: self.lease(),
             renew_every: self.renew_every(),
-            call_timeout: self.call_timeout(),
-            unrecorded: self.unrecorded.unwrap_or(self.all_in_flight().saturating_add(UNRECORDED_SPARE))
+            call_timeout: self.longest_call(providers),
+            unrecorded: self.unrecorded.unwrap_or(all_in_flight(providers).saturating_add(UNRECORDED_SPARE))
                 as usize,
             drain_grace: self.drain_grace(),
         }
     }
+}
+
+/// A configuration without mistakes.
+#[derive(Debug)]
+pub struct Checked<'a> {
+    pub database_url: &'a DatabaseUrl,
+    pub providers: Vec<Provider>,
+    pub limits: Limits,
+}
+
+/// Calls under way to all of them at most.
+fn all_in_flight(providers: &[Provider]) -> u32 {
+    providers.iter().fold(0, |all, provider| all.saturating_add(provider.common.in_flight))
 }
 
 /// The shortest lease that leaves `call` and the renewals: lease = call + RENEWALS × min(lease ÷ 5, the longest interval),
@@ -337,7 +383,7 @@ mod tests {
         config.in_flight = 0;
         config.retry_factor = f64::NAN;
         let error = config.validate().expect_err("wrong").to_string();
-        for part in ["--database-url", "--webhook", "--in-flight", "--retry-factor"] {
+        for part in ["--database-url", "--providers", "--in-flight", "--retry-factor"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
@@ -346,7 +392,7 @@ mod tests {
     fn one_provider_that_hangs_cannot_hold_what_the_others_need() {
         let mut config = config();
         config.webhooks.push("other=https://other.example".parse().expect("valid"));
-        assert_eq!(config.limits().unrecorded, 2 * 512 + 2_000);
+        assert_eq!(config.validate().expect("valid").limits.unrecorded, 2 * 512 + 2_000);
         config.unrecorded = Some(1_023);
         let error = config.validate().expect_err("too few").to_string();
         assert!(error.contains("--unrecorded") && error.contains("1024"), "{error}");

@@ -9,9 +9,10 @@ use std::error::Error;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use h2::client::{ResponseFuture, SendRequest};
@@ -19,11 +20,16 @@ use h2::{Ping, PingPong, RecvStream};
 use hyper::body::{Body, Frame};
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
 use tower::Service as _;
 
+use super::tls::Trust;
 use super::turns::Turns;
-use super::webhook::{IDLE_TIMEOUT, KEEPALIVE};
+use super::{IDLE_TIMEOUT, KEEPALIVE};
 
 /// A call that the peer says it did not look at is made again, on another connection, at most so many times.
 const TRIES: usize = 3;
@@ -53,10 +59,19 @@ type Opening = Shared<BoxFuture<'static, Result<Connection, Arc<str>>>>;
 /// Connections to one address.
 #[derive(Debug)]
 pub struct Connections {
-    target: Uri,
-    connector: HttpConnector,
+    target: Target,
     slots: Vec<Mutex<Slot>>,
     turns: Turns,
+}
+
+/// Where connections go, and how.
+#[derive(Debug, Clone)]
+struct Target {
+    uri: Uri,
+    connector: HttpConnector,
+    /// Without: HTTP/2 in clear text, by prior knowledge.
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -91,13 +106,25 @@ pub enum Stage {
 }
 
 impl Connections {
-    /// `count` connections to the host of `target`, each to be established within `patience`.
-    pub fn new(target: Uri, count: usize, patience: Duration) -> Self {
+    /// `count` connections to the host of `uri`, each to be established within `patience`; with TLS where it is https.
+    ///
+    /// # Errors
+    ///
+    /// Where the host is no name that a certificate could have.
+    pub fn new(uri: Uri, count: usize, patience: Duration, trust: Option<&Trust>) -> anyhow::Result<Self> {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(patience));
         connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let tls = (uri.scheme_str() == Some("https")).then(|| {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            let name = ServerName::try_from(host.to_owned()).with_context(|| format!("the host {host:?}"))?;
+            let trust = trust.context("https needs to know whose certificates to believe")?;
+            anyhow::Ok((trust.for_http2(), name))
+        });
+        let target = Target { uri, connector, tls: tls.transpose()?, patience };
         let slots = (0..count.max(1)).map(|_| Mutex::new(Slot::Closed)).collect();
-        Self { target, connector, slots, turns: Turns::new(count.max(1)) }
+        Ok(Self { target, slots, turns: Turns::new(count.max(1)) })
     }
 
     /// Sends what `request` makes with this body, now, and waits for the head of the answer.
@@ -164,7 +191,7 @@ impl Connections {
             }
             Slot::Opening(opening) => opening.clone(),
             slot => {
-                let opening = open(self.connector.clone(), self.target.clone()).boxed().shared();
+                let opening = self.target.clone().open().boxed().shared();
                 *slot = Slot::Opening(opening.clone());
                 opening
             }
@@ -185,15 +212,30 @@ fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn open(mut connector: HttpConnector, target: Uri) -> Result<Connection, Arc<str>> {
-    let stream = connector.call(target).await.map_err(|error| Arc::from(innermost(&error)))?;
+impl Target {
+    async fn open(mut self) -> Result<Connection, Arc<str>> {
+        let stream = self.connector.call(self.uri).await.map_err(|error| Arc::from(innermost(&error)))?;
+        let stream = stream.into_inner();
+        let Some((tls, name)) = self.tls else { return greet(stream).await };
+        let shaken = tokio::time::timeout(self.patience, TlsConnector::from(tls).connect(name, stream)).await;
+        let stream = shaken.map_err(|_| "the TLS handshake took too long")?;
+        let stream = stream.map_err(|error| Arc::from(innermost(&error)))?;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err("the server does not speak HTTP/2".into());
+        }
+        greet(stream).await
+    }
+}
+
+/// Begins HTTP/2 on a connection.
+async fn greet(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, Arc<str>> {
     let (calls, mut driver) = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(WINDOWS.0)
         .initial_connection_window_size(WINDOWS.1)
         .max_header_list_size(HEADER_BYTES)
         .max_concurrent_reset_streams(MOST_RESET_STREAMS)
-        .handshake(stream.into_inner())
+        .handshake(stream)
         .await
         .map_err(|error| Arc::from(innermost(&error)))?;
     let state = Arc::<State>::default();
@@ -254,7 +296,7 @@ impl Body for AnswerBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut std::task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         let data = ready!(self.0.poll_data(context));
         if let Some(Ok(data)) = &data {
@@ -272,11 +314,11 @@ impl Body for AnswerBody {
 /// The peer says that it did not look at a call (RFC 9113, section 8.7): it is beyond the last one that a GOAWAY names, which
 /// is the only call that ends with a GOAWAY of the other side, or it was reset with REFUSED_STREAM.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     harmless: bool,
 }
 
-pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<Refusal> {
+pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<Refusal> {
     let mut error = error;
     let error = loop {
         match error.downcast_ref::<h2::Error>() {
@@ -290,7 +332,7 @@ pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<Refusal> {
 }
 
 /// The innermost cause says most, and has no URL in it.
-pub(super) fn innermost(error: &dyn Error) -> String {
+pub(crate) fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -1,0 +1,311 @@
+//! The providers that a sender calls: from one TOML file, and webhooks from the command line.
+//!
+//! ```toml
+//! [providers.hook]                # the name under which devices are registered
+//! kind = "webhook"
+//! url = "https://push.example/send"
+//! in_flight = 512                 # these four are the command line's where absent
+//! call_timeout_ms = 10000
+//! never_park = false
+//!
+//! [providers.hook.retry]
+//! initial_ms = 2000
+//! factor = 3.0
+//! max_attempts = 4
+//! floor_ms = 0                    # no delay is shorter
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use bongsu_store::ProviderKind;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use crate::engine::judge::RetrySchedule;
+use crate::provider::Adapter;
+use crate::provider::webhook::{self, Webhook};
+
+const MAX_NAME_BYTES: usize = 64;
+/// What every kind of provider may be told; the rest of a table is for its kind.
+const COMMON: [&str; 4] = ["in_flight", "call_timeout_ms", "never_park", "retry"];
+
+/// One provider, checked.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    pub name: String,
+    pub kind: Kind,
+    pub common: Common,
+}
+
+/// What only providers of its kind are told.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    Webhook(webhook::Settings),
+}
+
+/// What all are told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Common {
+    /// Calls under way at most.
+    pub in_flight: u32,
+    pub call_timeout: Duration,
+    /// Whether it is never found to fail as a whole.
+    pub never_park: bool,
+    pub schedule: RetrySchedule,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CommonTable {
+    in_flight: Option<u32>,
+    call_timeout_ms: Option<u64>,
+    never_park: Option<bool>,
+    retry: RetryTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RetryTable {
+    initial_ms: Option<u64>,
+    factor: Option<f64>,
+    max_attempts: Option<u32>,
+    floor_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    providers: BTreeMap<String, Table>,
+}
+
+/// The providers of a file; what a provider does not say is as in `defaults`.
+///
+/// # Errors
+///
+/// One for each provider that is wrong, or one for the file.
+pub fn read(path: &Path, defaults: &Common) -> Result<Vec<Provider>, Vec<anyhow::Error>> {
+    let text = std::fs::read_to_string(path).map_err(|error| vec![error.into()])?;
+    parse(&text, defaults)
+}
+
+fn parse(text: &str, defaults: &Common) -> Result<Vec<Provider>, Vec<anyhow::Error>> {
+    let file: File = toml::from_str(text).map_err(|error| vec![error.into()])?;
+    let (mut providers, mut problems) = (vec![], vec![]);
+    for (name, table) in file.providers {
+        match provider(&name, table, defaults) {
+            Ok(provider) => providers.push(provider),
+            Err(error) => problems.push(error.context(format!("[providers.{name}]"))),
+        }
+    }
+    if problems.is_empty() { Ok(providers) } else { Err(problems) }
+}
+
+fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<Provider> {
+    check_name(name)?;
+    let kind = match table.remove("kind") {
+        Some(toml::Value::String(kind)) => kind,
+        Some(_) => bail!("kind is no string: give {}", kinds()),
+        None => bail!("kind is missing: give {}", kinds()),
+    };
+    let (common, own): (Table, Table) =
+        table.into_iter().partition(|(setting, _)| COMMON.contains(&setting.as_str()));
+    let common = common_of(read_table(common)?, defaults)?;
+    let kind = match kind.as_str() {
+        "webhook" => Kind::Webhook(read_table(own)?),
+        other => bail!("kind is {other:?}: give {}", kinds()),
+    };
+    Ok(Provider { name: name.to_owned(), kind, common })
+}
+
+/// A table as the settings it holds. The error names the setting, and no value that could be a secret.
+fn read_table<T: DeserializeOwned>(table: Table) -> anyhow::Result<T> {
+    T::deserialize(toml::Value::Table(table)).map_err(|error| anyhow::anyhow!("{}", error.message()))
+}
+
+fn kinds() -> String {
+    ProviderKind::ALL.map(|kind| format!("{:?}", kind.name())).join(", ")
+}
+
+fn common_of(table: CommonTable, defaults: &Common) -> anyhow::Result<Common> {
+    let CommonTable { in_flight, call_timeout_ms, never_park, retry } = table;
+    let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
+    let schedule = RetrySchedule {
+        initial: millis(retry.initial_ms, defaults.schedule.initial),
+        factor: retry.factor.unwrap_or(defaults.schedule.factor),
+        floor: millis(retry.floor_ms, defaults.schedule.floor),
+        max_attempts: retry.max_attempts.map_or(defaults.schedule.max_attempts, u32::cast_signed),
+    };
+    let common = Common {
+        in_flight: in_flight.unwrap_or(defaults.in_flight),
+        call_timeout: millis(call_timeout_ms, defaults.call_timeout),
+        never_park: never_park.unwrap_or(defaults.never_park),
+        schedule,
+    };
+    let problems = common.problems(&[
+        "in_flight",
+        "call_timeout_ms",
+        "retry.initial_ms",
+        "retry.max_attempts",
+        "retry.factor",
+    ]);
+    ensure!(problems.is_empty(), "{}", problems.join("; "));
+    Ok(common)
+}
+
+pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    ensure!(
+        (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(fine),
+        "the name {name:?} must be 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 - _ ."
+    );
+    Ok(())
+}
+
+impl Common {
+    /// What is out of its range, under the names that each setting has where it was given.
+    pub(super) fn problems(&self, names: &[&str; 5]) -> Vec<String> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let attempts = u64::try_from(self.schedule.max_attempts).unwrap_or(0);
+        let ranges: [(u64, u64, u64); 4] = [
+            (self.in_flight.into(), 1, 100_000),
+            (millis(self.call_timeout), 10, 600_000),
+            (millis(self.schedule.initial), 10, 86_400_000),
+            (attempts, 1, 20),
+        ];
+        let mut problems: Vec<_> = names
+            .iter()
+            .zip(ranges)
+            .filter(|(_, (value, least, most))| !(least..=most).contains(&value))
+            .map(|(name, (value, least, most))| format!("{name} is {value}: give it {least} to {most}"))
+            .collect();
+        if !(1.0..=100.0).contains(&self.schedule.factor) {
+            problems.push(format!("{} is {}: give it 1 to 100", names[4], self.schedule.factor));
+        }
+        problems
+    }
+}
+
+impl Kind {
+    /// As the database calls it.
+    pub fn stored(&self) -> ProviderKind {
+        match self {
+            Self::Webhook(_) => ProviderKind::Webhook,
+        }
+    }
+}
+
+impl Provider {
+    /// Ready to be called.
+    ///
+    /// # Errors
+    ///
+    /// When its credentials cannot be read, or are not what they should be.
+    pub fn adapter(&self) -> anyhow::Result<Adapter> {
+        let Common { in_flight, call_timeout, .. } = self.common;
+        let in_flight = in_flight as usize;
+        let adapter = match &self.kind {
+            Kind::Webhook(settings) => {
+                Webhook::new(settings.clone(), in_flight, call_timeout).map(|w| Adapter::Webhook(Arc::new(w)))
+            }
+        };
+        adapter.with_context(|| format!("provider {:?}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Common {
+        let schedule = RetrySchedule {
+            initial: Duration::from_secs(2),
+            factor: 3.0,
+            floor: Duration::ZERO,
+            max_attempts: 4,
+        };
+        Common { in_flight: 512, call_timeout: Duration::from_secs(10), never_park: false, schedule }
+    }
+
+    fn problems(text: &str) -> String {
+        let problems = parse(text, &defaults()).expect_err("wrong");
+        problems.iter().map(|problem| format!("{problem:#}")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_a_provider_does_not_say_is_as_on_the_command_line() {
+        let text = r#"
+            [providers.one]
+            kind = "webhook"
+            url = "https://push.example/send"
+            [providers.two]
+            kind = "webhook"
+            url = "h2c://127.0.0.1:8090/push"
+            in_flight = 7
+            call_timeout_ms = 1500
+            never_park = true
+            retry = { initial_ms = 100, factor = 2.0, max_attempts = 9, floor_ms = 50 }
+        "#;
+        let providers = parse(text, &defaults()).expect("fine");
+        assert_eq!((&*providers[0].name, &*providers[1].name), ("one", "two"));
+        assert_eq!(providers[0].common, defaults());
+        let schedule = RetrySchedule {
+            initial: Duration::from_millis(100),
+            factor: 2.0,
+            floor: Duration::from_millis(50),
+            max_attempts: 9,
+        };
+        let call_timeout = Duration::from_millis(1_500);
+        assert_eq!(providers[1].common, Common { in_flight: 7, call_timeout, never_park: true, schedule });
+    }
+
+    #[test]
+    fn every_provider_that_is_wrong_is_told_with_the_setting() {
+        let told = problems(
+            r#"
+            [providers.a]
+            kind = "webhook"
+            [providers.b]
+            kind = "pigeon"
+            [providers.c]
+            kind = "webhook"
+            url = "https://push.example"
+            colour = "red"
+            [providers.d]
+            kind = "webhook"
+            url = "https://push.example"
+            in_flight = 0
+            retry = { factor = 0.5 }
+            [providers.e]
+            url = "https://push.example"
+            [providers."f g"]
+            kind = "webhook"
+            url = "https://push.example"
+            [providers.h]
+            kind = "webhook"
+            url = "https://push.example"
+            retry = { often = true }
+        "#,
+        );
+        let told: Vec<_> = told.lines().collect();
+        for (line, parts) in told.iter().zip([
+            ["[providers.a]", "`url`"],
+            ["[providers.b]", "pigeon"],
+            ["[providers.c]", "colour"],
+            ["[providers.d]", "in_flight is 0"],
+            ["[providers.e]", "kind is missing"],
+            ["[providers.f g]", "the name"],
+            ["[providers.h]", "often"],
+        ]) {
+            assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
+        }
+        assert_eq!(told.len(), 7, "{told:#?}");
+        assert!(problems("[provider.a]").contains("provider"));
+        assert!(problems("[providers.a").contains("TOML"), "{}", problems("[providers.a"));
+    }
+}
