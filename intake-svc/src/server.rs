@@ -63,6 +63,9 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
         prepared = store.prepare(config.database_patience(), config.migrate) => prepared?,
         () = shutdown.cancelled() => return Ok(()),
     }
+    if let Err(error) = store.open_short_lists().await {
+        tracing::warn!("the first callers will wait for a connection: {error}");
+    }
     let watched = store.clone();
     let ping = move || {
         let store = watched.clone();

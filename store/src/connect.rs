@@ -1,11 +1,13 @@
 //! Connections: a pool for what is occasional, and single lanes that come back by themselves for the hot path.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgPool, SqlStr};
 
+use crate::accept::ShortLists;
 use crate::error::{Result, StoreError};
 use crate::shards::Known;
 
@@ -48,16 +50,12 @@ const STABLE_PLANS: [(&str, &str); 6] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
-/// Begins a transaction of the pool whose plans are those of the lanes. For what is asked thousands of times a second, where
-/// planning takes longer than the work.
-pub(crate) const BEGIN_WITH_STABLE_PLANS: &str = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; \
-     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off";
-
 /// All that Bongsu keeps, in one Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) pool: PgPool,
     pub(crate) known_shards: Known,
+    pub(crate) short_lists: Arc<ShortLists>,
     options: PgConnectOptions,
 }
 
@@ -101,7 +99,8 @@ impl Store {
                 })
             })
             .connect_lazy_with(pooled);
-        Ok(Self { pool, known_shards: Known::default(), options })
+        let short_lists = Arc::new(ShortLists::new(with_settings(options.clone(), &STABLE_PLANS)));
+        Ok(Self { pool, known_shards: Known::default(), short_lists, options })
     }
 
     /// Whether Postgres answers now.
@@ -141,11 +140,7 @@ impl Store {
 
     /// A single connection of its own whose plans do not change with the statistics.
     pub(crate) fn lane(&self) -> Lane {
-        Lane {
-            options: with_settings(self.options.clone(), &STABLE_PLANS),
-            connection: None,
-            planned_at: Instant::now(),
-        }
+        Lane::new(with_settings(self.options.clone(), &STABLE_PLANS))
     }
 
     /// A connection whose statements may take minutes.
@@ -183,8 +178,14 @@ impl Store {
         Ok(self.lane().options.connect().await?)
     }
 
-    /// Ends the pool's connections.
+    /// Opens what accepts short lists, so that the first caller does not wait for it. Without it, whoever needs it opens it.
+    pub async fn open_short_lists(&self) -> Result<()> {
+        self.short_lists.open().await
+    }
+
+    /// Ends the connections that nobody owns.
     pub async fn close(&self) {
+        self.short_lists.close().await;
         // It waits for connections in use, and one whose server vanished may be in use for long.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.pool.close()).await;
     }
@@ -224,6 +225,19 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    pub(crate) fn new(options: PgConnectOptions) -> Self {
+        Self { options, connection: None, planned_at: Instant::now() }
+    }
+
+    /// Opens the connection, with a statement known to it.
+    pub(crate) async fn prepare(&mut self, statement: &'static str) -> Result<()> {
+        self.run("prepare", async |connection| {
+            connection.prepare(SqlStr::from_static(statement)).await?;
+            Ok(())
+        })
+        .await
+    }
+
     /// Runs `work` on the connection, within [`ANSWER_TIMEOUT`], of which opening one may use [`CONNECT_TIMEOUT`]. Whatever fails, the connection is dropped: the server
     /// then rolls back, and the next use starts clean.
     pub(crate) async fn run<T>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A failed store operation.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// Postgres could not be reached, is starting or stopping, has no connection left, or was too slow. Nothing is known
     /// to be wrong with the request: ask again.

@@ -14,7 +14,7 @@ use crate::shards::Shards;
 /// Devices in one page: one transaction of some ten milliseconds.
 pub(crate) const PAGE_DEVICES: i64 = 10_000;
 /// Deliveries in one batch at most.
-const BATCH_DELIVERIES: i32 = 500;
+pub(crate) const BATCH_DELIVERIES: i32 = 500;
 
 /// What a step of fan-out did.
 #[must_use]
@@ -100,7 +100,7 @@ impl Store {
 }
 
 /// A range of the audience at one provider, in one shard.
-pub(crate) struct Page {
+struct Page {
     broadcast: BroadcastId,
     kind: AudienceKind,
     topics: Vec<String>,
@@ -118,34 +118,13 @@ pub(crate) struct Page {
 }
 
 /// What a page made.
-pub(crate) struct Made {
-    pub deliveries: i64,
+struct Made {
+    deliveries: i64,
     /// Rank of its last batch.
     rank: i64,
 }
 
 impl Page {
-    /// The whole of an explicit list that has one row.
-    pub(crate) fn of_small_audience(
-        broadcast: BroadcastId,
-        kind: AudienceKind,
-        (provider, shard): (ProviderId, Shard),
-        priority: Priority,
-    ) -> Self {
-        Self {
-            broadcast,
-            kind,
-            topics: vec![],
-            shard,
-            provider,
-            after: 0,
-            to: 1,
-            until: i64::MAX,
-            rank: 0,
-            priority,
-        }
-    }
-
     /// Sets the page's end; goes on to the next shard, and behind the last one to the next provider, where this one has nothing
     /// left. False when none has.
     async fn find_next(&mut self, tx: &mut PgConnection, shards: Shards) -> Result<bool> {
@@ -187,7 +166,7 @@ impl Page {
     }
 
     /// Makes the page's deliveries and batches.
-    pub(crate) async fn insert(&self, tx: &mut PgConnection) -> Result<Made> {
+    async fn insert(&self, tx: &mut PgConnection) -> Result<Made> {
         let batches = sqlx::query_file!(
             "queries/fan_out_page.sql",
             self.broadcast.0,

@@ -179,3 +179,95 @@ async fn migrations_by_several_processes_at_once_are_applied_once() {
     }
     store.check_schema().await.unwrap();
 }
+
+#[tokio::test]
+async fn short_lists_that_come_at_the_same_time_are_each_stored_once_with_their_own_deliveries() {
+    // By two processes: what one of them groups, the other does not see.
+    let stores = harness::two_stores().await;
+    let [store, _] = &stores;
+    furnish(store, 200).await;
+    let calls: Vec<_> = (0..200)
+        .map(|n| {
+            let store = stores[n % 2].clone();
+            let users = (0..=n % 3).map(|more| format!("user-{}", (n / 4 + more) % 200)).collect();
+            // Four of each, with two contents.
+            let mut new = new_broadcast(&format!("k{}", n / 4), Audience::users(users));
+            new.request_hash = [u8::try_from(n % 3).unwrap(); 32];
+            tokio::spawn(async move { (n, store.accept(&new).await.unwrap()) })
+        })
+        .collect();
+    let mut firsts = std::collections::BTreeMap::new();
+    let mut answers = vec![];
+    for call in calls {
+        match call.await.unwrap() {
+            (n, Acceptance::New(b)) => {
+                assert_eq!(b.counts.total, (n % 3 + 1) as i64, "k{}", n / 4);
+                assert!(firsts.insert(n / 4, (b.id, n % 3)).is_none(), "k{} twice", n / 4);
+            }
+            other => answers.push(other),
+        }
+    }
+    assert_eq!((firsts.len(), answers.len()), (50, 150));
+    for (n, answer) in answers {
+        let (id, content) = firsts[&(n / 4)];
+        match answer {
+            Acceptance::Replayed(b) => assert_eq!((b.id, content), (id, n % 3)),
+            Acceptance::KeyReused(of) => assert!(of == id && content != n % 3),
+            other => panic!("{other:?}"),
+        }
+    }
+    let made = "SELECT count(*) FROM delivery d JOIN batch b USING (broadcast_id)
+                WHERE d.device_id = ANY (b.device_ids) AND b.state = 'ready'";
+    let told: usize = firsts.values().map(|(_, content)| content + 1).sum();
+    assert_eq!(sql(store, made).await, told as i64);
+    assert_eq!(sql(store, "SELECT count(*) FROM delivery").await, told as i64);
+}
+
+#[tokio::test]
+async fn a_short_list_that_the_database_refuses_takes_no_other_with_it() {
+    let (store, _) = stage(40).await;
+    let calls: Vec<_> = (0..40)
+        .map(|n| {
+            let store = store.clone();
+            let mut new = new_broadcast(&format!("k{n}"), Audience::users(vec![format!("user-{n}")]));
+            if n % 7 == 0 {
+                new.message.title = "no \0 in Postgres".into();
+            }
+            tokio::spawn(async move { store.accept(&new).await })
+        })
+        .collect();
+    for (n, call) in calls.into_iter().enumerate() {
+        match call.await.unwrap() {
+            Ok(Acceptance::New(b)) => assert!(n % 7 != 0 && b.counts.total == 1),
+            Err(bongsu_store::StoreError::Data(_)) => assert!(n % 7 == 0),
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_short_list_is_stored_or_not_also_when_its_caller_goes_away() {
+    let (store, _) = stage(60).await;
+    let calls: Vec<_> = (0..60)
+        .map(|n| {
+            let store = store.clone();
+            let new = new_broadcast(&format!("k{n}"), Audience::users(vec![format!("user-{n}")]));
+            tokio::spawn(async move { store.accept(&new).await })
+        })
+        .collect();
+    calls.iter().step_by(2).for_each(|call| call.abort());
+    for call in calls.into_iter().skip(1).step_by(2) {
+        assert!(matches!(call.await.unwrap(), Ok(Acceptance::New(_))));
+    }
+    // Whoever asks again after an answer that was lost learns of the same broadcast, or has it stored now.
+    for n in (0..60).step_by(2) {
+        let new = new_broadcast(&format!("k{n}"), Audience::users(vec![format!("user-{n}")]));
+        let again = store.accept(&new).await.unwrap();
+        assert!(
+            matches!(&again, Acceptance::New(b) | Acceptance::Replayed(b) if b.counts.total == 1),
+            "{again:?}"
+        );
+    }
+    assert_eq!(sql(&store, "SELECT count(*) FROM delivery").await, 60);
+    assert_eq!(sql(&store, "SELECT count(*) FROM broadcast").await, 60);
+}

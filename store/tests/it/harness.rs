@@ -10,6 +10,12 @@ pub async fn store() -> Store {
     Store::new(&testing::fresh_database().await, CONNECTIONS, "test").expect("a valid URL")
 }
 
+/// Two stores on one fresh database, as two processes have them.
+pub async fn two_stores() -> [Store; 2] {
+    let url = testing::fresh_database().await;
+    [(); 2].map(|()| Store::new(&url, CONNECTIONS, "test").expect("a valid URL"))
+}
+
 /// A store on an empty database, without the schema.
 pub async fn empty_store() -> Store {
     Store::new(&testing::empty_database().await, CONNECTIONS, "test").expect("a valid URL")

@@ -35,12 +35,18 @@ pub async fn stage_on(shards: i16, devices: usize) -> (Store, ProviderId) {
     if shards != 1 {
         assert_eq!(store.set_shards(shards).await.unwrap(), SetShards::Set);
     }
+    let provider = furnish(&store, devices).await;
+    (store, provider)
+}
+
+/// Gives it one provider and `devices` devices of as many users.
+pub async fn furnish(store: &Store, devices: usize) -> ProviderId {
     let provider = store.register_provider("push", ProviderKind::Webhook).await.unwrap().unwrap();
     let registrations: Vec<_> = (0..devices).map(|n| registration(provider, n)).collect();
     for chunk in registrations.chunks(10_000) {
         store.import(chunk).await.unwrap();
     }
-    (store, provider)
+    provider
 }
 
 pub fn registration(provider: ProviderId, n: usize) -> Registration {

@@ -13,11 +13,15 @@ CREATE FUNCTION ids(first bigint, last bigint) RETURNS bigint[] LANGUAGE sql IMM
 CREATE FUNCTION repeated(value anyelement, times int) RETURNS anyarray LANGUAGE sql IMMUTABLE AS
     $$ SELECT array_fill(value, ARRAY[times]) $$;
 
+CREATE FUNCTION users(first bigint, last bigint) RETURNS text[] LANGUAGE sql IMMUTABLE AS
+    $$ SELECT array_agg('user-' || n) FROM generate_series(first, last) AS n $$;
+
 -- Below are the ids of the work.
 ALTER SEQUENCE batch_id_seq RESTART 1001;
 
--- A fortnight of partitions, as in production. Only the tests say when statistics are taken.
+-- A fortnight of partitions, as in production, and those of what is stored now. Only the tests say when statistics are taken.
 SELECT ensure_delivery_partition(day::date) FROM generate_series('2025-02-01', '2025-02-14', interval '1 day') AS day;
+SELECT ensure_delivery_partition((now() AT TIME ZONE 'UTC')::date + n) FROM generate_series(0, 1) AS n;
 DO $$
 DECLARE
     name regclass;

@@ -1,5 +1,7 @@
 //! Accepting broadcasts: once per idempotency key, all or nothing.
 
+mod short;
+
 use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
@@ -8,25 +10,26 @@ use time::OffsetDateTime;
 
 use crate::broadcast::*;
 use crate::broadcast_read::BroadcastRow;
-use crate::connect::{BEGIN_WITH_STABLE_PLANS, Store};
+use crate::connect::Store;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::fan_out::{self, Page};
-use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
-use crate::shards::Shards;
+use crate::fan_out;
+use crate::ids::{BroadcastId, DeviceId};
+
+pub(crate) use short::ShortLists;
 
 /// Ids in one row of an explicit audience, and so in one page of its fan-out.
 const AUDIENCE_ROW_IDS: i64 = 10_000;
-/// An explicit audience of at most this many ids is fanned out in the transaction that accepts it.
-const FAN_OUT_AT_ONCE_IDS: usize = 500;
 
 impl Store {
     /// Stores a broadcast, or finds the one that its idempotency key stands for. All or nothing, also when the caller
     /// goes away in the middle.
     pub async fn accept(&self, new: &NewBroadcast) -> Result<Acceptance> {
         // Looked for first, since a reader waits for nobody: the insert would wait for a page of this very broadcast's
-        // fan-out to commit.
-        if let Some(found) = self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
+        // fan-out to commit. What stores short lists looks for itself.
+        if !new.audience.is_short_list()
+            && let Some(found) = self.accepted(new).await?
+        {
             return Ok(found);
         }
         let inserted = match self.insert(new).await {
@@ -40,7 +43,7 @@ impl Store {
             return Ok(Acceptance::New(Box::new(stored)));
         }
         // Somebody was faster. A second statement, with a snapshot of its own: the winner is visible now.
-        match self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
+        match self.accepted(new).await? {
             Some(found) => Ok(found),
             None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
         }
@@ -53,7 +56,7 @@ impl Store {
 
     /// What [`Store::accept`] would do, without storing anything.
     pub async fn check(&self, new: &NewBroadcast) -> Result<Check> {
-        if let Some(found) = self.existing(&new.client_id, &new.idempotency_key, &new.request_hash).await? {
+        if let Some(found) = self.accepted(new).await? {
             return Ok(Check::Otherwise(found));
         }
         let now = self.now().await?;
@@ -70,52 +73,30 @@ impl Store {
 
     /// None where the key stands already, or the expiry is out of range.
     async fn insert(&self, new: &NewBroadcast) -> Result<Option<Broadcast>> {
-        let listed = new.audience.listed();
-        if listed == 0 {
+        if new.audience.is_short_list() {
+            return self.insert_short(new).await;
+        }
+        let row = if new.audience.listed() == 0 {
             // One statement is a transaction of its own.
-            let row =
-                insert_broadcast(&mut *self.pool.acquire().await?, new, BroadcastState::Accepted).await?;
-            return Ok(row.map(|row| row.with_counts(Counts::default())));
-        }
-        let at_once = listed <= FAN_OUT_AT_ONCE_IDS;
-        let state = if at_once { BroadcastState::Delivering } else { BroadcastState::Accepted };
-        let begin = if at_once { BEGIN_WITH_STABLE_PLANS } else { "BEGIN" };
-        let mut tx = self.pool.begin_with(begin).await?;
-        let Some(row) = insert_broadcast(&mut tx, new, state).await? else { return Ok(None) };
-        insert_audience(&mut tx, row.id, &new.audience).await?;
-        let mut counts = Counts::default();
-        if at_once {
-            for place in self.places(&mut tx, row.id).await? {
-                let page = Page::of_small_audience(row.id, row.audience, place, new.priority);
-                counts.total += page.insert(&mut tx).await?.deliveries;
-            }
-        }
-        tx.commit().await?;
-        if at_once && counts.total == 0 {
-            // Nobody of the list has a device: nothing is left to do.
-            self.complete(&[row.id]).await?;
-            return self.broadcast(row.id).await;
-        }
-        Ok(Some(row.with_counts(counts)))
+            insert_broadcast(&mut *self.pool.acquire().await?, new).await?
+        } else {
+            let mut tx = self.pool.begin().await?;
+            let Some(row) = insert_broadcast(&mut tx, new).await? else { return Ok(None) };
+            insert_audience(&mut tx, row.id, &new.audience).await?;
+            tx.commit().await?;
+            Some(row)
+        };
+        Ok(row.map(|row| row.with_counts(Counts::default())))
     }
 
-    /// Where the devices of a list that has one row may be.
-    async fn places(&self, tx: &mut PgConnection, id: BroadcastId) -> Result<Vec<(ProviderId, Shard)>> {
-        let providers = sqlx::query!(
-            r#"SELECT id AS "id: ProviderId", (SELECT shards FROM settings) AS "shards!" FROM provider ORDER BY id"#
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let Some(shards) = providers.first().map(|row| Shards(row.shards)) else { return Ok(vec![]) };
-        self.known_shards.note(shards);
-        if shards == Shards(1) {
-            return Ok(providers.into_iter().map(|row| (row.id, 0)).collect());
+    async fn insert_short(&self, new: &NewBroadcast) -> Result<Option<Broadcast>> {
+        let Some(stored) = self.short_lists.store(new).await? else { return Ok(None) };
+        if stored.deliveries == 0 {
+            // Nobody of the list has a device: nothing is left to do.
+            self.complete(&[stored.id]).await?;
+            return self.broadcast(stored.id).await;
         }
-        // Looked up first: most lists are of one user, and most places have none of it.
-        let places = sqlx::query_file!("queries/broadcast_audience_places.sql", id.0, &shards.list())
-            .fetch_all(tx)
-            .await?;
-        Ok(places.into_iter().map(|row| (row.provider, row.shard)).collect())
+        Ok(Some(stored.broadcast(new)))
     }
 
     /// What the key stands for, if anything.
@@ -136,11 +117,7 @@ impl Store {
     }
 }
 
-async fn insert_broadcast(
-    tx: &mut PgConnection,
-    new: &NewBroadcast,
-    state: BroadcastState,
-) -> Result<Option<BroadcastRow>> {
+async fn insert_broadcast(tx: &mut PgConnection, new: &NewBroadcast) -> Result<Option<BroadcastRow>> {
     let (kind, topics): (_, &[String]) = match &new.audience {
         Audience::Everyone => (AudienceKind::Everyone, &[]),
         Audience::Topics(topics) => (AudienceKind::Topics, topics),
@@ -167,7 +144,7 @@ async fn insert_broadcast(
         moment,
         topics,
         i32::try_from(new.audience.listed()).unwrap_or(i32::MAX),
-        state as _,
+        BroadcastState::Accepted as _,
         least.as_secs_f64(),
         most.as_secs_f64(),
         new.guarantee as _,
