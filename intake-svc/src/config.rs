@@ -37,7 +37,7 @@ pub struct Config {
     #[arg(long, env = "BONGSU_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<DatabaseUrl>,
 
-    /// Connections to Postgres at most
+    /// Connections to Postgres at most; what accepts short lists has two of its own
     #[arg(long, env = "BONGSU_INTAKE_DATABASE_CONNECTIONS", value_name = "N",
           default_value_t = DEFAULT_DATABASE_CONNECTIONS)]
     pub database_connections: u32,
