@@ -42,7 +42,7 @@ impl BroadcastService for Broadcasts {
         let new = validate::new_broadcast(request).map_err(|violations| api::invalid(&violations))?;
         let known = self.providers.knowing(std::iter::empty()).await;
         let known = known.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
-        if let Err(violations) = validate::sizes(&new.message, known.kinds()) {
+        if let Err(violations) = validate::fits(&new.message, known.kinds()) {
             // What was accepted before a provider with a lower limit came can be asked for again like everything else.
             let found =
                 self.store.accepted(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;

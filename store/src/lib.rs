@@ -58,7 +58,10 @@ pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
 pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
-pub use payload::{EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, webhook_notification};
+pub use payload::{
+    EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
+    webhook_notification,
+};
 pub use provider::{Provider, ProviderKind};
 pub use replay::{NewReplay, Replay};
 pub use retention::{

@@ -8,7 +8,7 @@ use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
     Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, Message,
-    NewBroadcast, Priority, ProviderKind, encoded_sizes,
+    NewBroadcast, Priority,
 };
 
 use super::text;
@@ -85,28 +85,10 @@ fn check_message(message: &Message, v: &mut Violations) {
         v.add("data", format!("has {} entries; at most {MAX_DATA_ENTRIES} are allowed", message.data.len()));
     }
     for (key, value) in &message.data {
-        // The key is the caller's text of any length: shown cut and escaped.
-        let shown: String = key.chars().take(40).collect();
+        let shown = text::shown(key);
         text::name(format_args!("data[{shown:?}].key"), key, 1..=MAX_DATA_KEY_BYTES, v);
         text::opaque(format_args!("data[{shown:?}].value"), value, v);
     }
-}
-
-/// Whether a message fits providers of all these kinds.
-pub(crate) fn sizes(message: &Message, kinds: &[ProviderKind]) -> Result<(), Violations> {
-    let mut violations = Violations::default();
-    for size in encoded_sizes(message, kinds).into_iter().filter(|size| size.bytes > size.limit) {
-        violations.add(
-            "data",
-            format!(
-                "makes, with title and body, a notification of {} bytes for {} providers; at most {} are allowed",
-                size.bytes,
-                size.kind.name(),
-                size.limit
-            ),
-        );
-    }
-    if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
 
 fn priority(sent: i32, v: &mut Violations) -> Priority {
@@ -263,24 +245,6 @@ mod tests {
         assert_eq!(fields(|r| r.audience = users(0)), ["audience.users.user_ids"]);
         let devices = to(Kind::Devices(DeviceAudience { device_ids: vec![1, 0] }));
         assert_eq!(fields(|r| r.audience = devices), ["audience.devices.device_ids[1]"]);
-    }
-
-    #[test]
-    fn the_encoded_notification_may_have_its_limit_and_not_a_byte_more() {
-        let message = |filled: usize| Message {
-            title: "봉수 🔥 \"\n".into(),
-            body: String::new(),
-            data: [("k".to_owned(), "v".repeat(filled))].into(),
-        };
-        for kind in ProviderKind::ALL {
-            let size = encoded_sizes(&message(0), &[kind])[0];
-            let room = size.limit - size.bytes;
-            assert!(sizes(&message(room), &[kind]).is_ok(), "{kind:?}");
-            let violations = sizes(&message(room + 1), &[kind]).expect_err("too large");
-            let told =
-                format!("{} bytes for {} providers; at most {}", size.limit + 1, kind.name(), size.limit);
-            assert!(violations.kept()[0].description.contains(&told), "{:?}", violations.kept());
-        }
     }
 
     #[test]

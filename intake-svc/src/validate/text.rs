@@ -65,6 +65,11 @@ fn length(field: &impl Display, value: &str, bytes: &RangeInclusive<usize>, viol
     }
 }
 
+/// A key is the caller's text of any length: shown cut, and to be escaped.
+pub(super) fn shown(key: &str) -> String {
+    key.chars().take(40).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,14 @@ impl FcmContent {
     }
 }
 
+/// Whether FCM keeps a key of the data for itself, and refuses a message that has it.
+///
+/// Google's pages name `from`, `message_type`, `gcm`, and prefixes, `google` in one place and `google.` in another: here what
+/// any of them names.
+pub fn is_reserved_by_fcm(key: &str) -> bool {
+    matches!(key, "from" | "message_type" | "gcm") || key.starts_with("google") || key.starts_with("gcm.")
+}
+
 #[derive(Serialize)]
 struct Notification<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -12,7 +12,7 @@ use crate::ids::BroadcastId;
 use crate::provider::ProviderKind;
 
 pub use apns::apns_payload;
-pub use fcm::{FcmContent, fcm_content};
+pub use fcm::{FcmContent, fcm_content, is_reserved_by_fcm};
 pub use webhook::webhook_notification;
 
 /// A message's encoded size at a kind of provider.
