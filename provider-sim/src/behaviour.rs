@@ -10,6 +10,9 @@ const MAX_LATENCY_MS: u64 = 3_600_000;
 /// more connections.
 pub(crate) const MAX_STREAMS: u32 = 250;
 
+/// As long as Google's.
+const FCM_TOKEN_LIFETIME_S: u32 = 3_599;
+
 /// Connections open at a time, at most and by default.
 pub(crate) const MAX_CONNECTIONS: u32 = 20_000;
 
@@ -82,6 +85,18 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_LENIENT", value_parser = BoolishValueParser::new())]
     pub lenient: bool,
 
+    /// How long an access token of FCM's lives, in seconds
+    #[arg(long, env = "BONGSU_SIM_FCM_TOKEN_LIFETIME_S", value_name = "S", default_value_t = FCM_TOKEN_LIFETIME_S)]
+    pub fcm_token_lifetime_s: u32,
+
+    /// Answer every request for an access token of FCM's with this HTTP status, 200 to 599
+    #[arg(long, env = "BONGSU_SIM_FCM_TOKEN_STATUS", value_name = "STATUS")]
+    pub fcm_token_status: Option<u16>,
+
+    /// So many seconds the clock of FCM's token endpoint is ahead
+    #[arg(long, env = "BONGSU_SIM_FCM_CLOCK_AHEAD_S", value_name = "S", default_value_t = 0)]
+    pub fcm_clock_ahead_s: u32,
+
     /// What the transient answers and the jitter are drawn from: same seed, same calls, same decisions
     #[arg(long, env = "BONGSU_SIM_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -105,13 +120,16 @@ impl Default for Behaviour {
             max_connections: MAX_CONNECTIONS,
             dedupe: false,
             lenient: false,
+            fcm_token_lifetime_s: FCM_TOKEN_LIFETIME_S,
+            fcm_token_status: None,
+            fcm_clock_ahead_s: 0,
             seed: 0,
         }
     }
 }
 
 /// Any subset of the fields of [`Behaviour`]; what is absent stays as it is. `Some(None)` (JSON `null`) clears
-/// `retry_after_s` and `status`.
+/// `retry_after_s`, `status` and `fcm_token_status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BehaviourPatch {
@@ -146,6 +164,12 @@ pub struct BehaviourPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lenient: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub fcm_token_lifetime_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "null_is_a_value")]
+    pub fcm_token_status: Option<Option<u16>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fcm_clock_ahead_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
@@ -159,8 +183,8 @@ pub enum InvalidBehaviour {
         "jitter_ms is {jitter_ms}, more than latency_ms, {latency_ms}: an answer cannot come before the call"
     )]
     Jitter { jitter_ms: u64, latency_ms: u64 },
-    #[error("status is {0}; a final HTTP status is from 200 to 599")]
-    Status(u16),
+    #[error("{field} is {status}; a final HTTP status is from 200 to 599")]
+    Status { field: &'static str, status: u16 },
     #[error("max_streams is {0}; a connection carries 1 to {MAX_STREAMS} calls at a time")]
     Streams(u32),
     #[error("max_connections is {0}; 1 to {MAX_CONNECTIONS} connections are open at a time")]
@@ -181,10 +205,10 @@ impl Behaviour {
         if self.jitter_ms > self.latency_ms {
             return Err(InvalidBehaviour::Jitter { jitter_ms: self.jitter_ms, latency_ms: self.latency_ms });
         }
-        if let Some(status) = self.status
-            && !(200..=599).contains(&status)
-        {
-            return Err(InvalidBehaviour::Status(status));
+        for (field, status) in [("status", self.status), ("fcm_token_status", self.fcm_token_status)] {
+            if let Some(status) = status.filter(|status| !(200..=599).contains(status)) {
+                return Err(InvalidBehaviour::Status { field, status });
+            }
         }
         if !(1..=MAX_STREAMS).contains(&self.max_streams) {
             return Err(InvalidBehaviour::Streams(self.max_streams));
@@ -220,6 +244,9 @@ impl Behaviour {
             max_connections: patch.max_connections.unwrap_or(self.max_connections),
             dedupe: patch.dedupe.unwrap_or(self.dedupe),
             lenient: patch.lenient.unwrap_or(self.lenient),
+            fcm_token_lifetime_s: patch.fcm_token_lifetime_s.unwrap_or(self.fcm_token_lifetime_s),
+            fcm_token_status: patch.fcm_token_status.unwrap_or(self.fcm_token_status),
+            fcm_clock_ahead_s: patch.fcm_clock_ahead_s.unwrap_or(self.fcm_clock_ahead_s),
             seed: patch.seed.unwrap_or(self.seed),
         }
     }
@@ -254,6 +281,7 @@ mod tests {
             (Behaviour { latency_ms: MAX_LATENCY_MS + 1, ..good }, "latency_ms"),
             (Behaviour { jitter_ms: 1, ..good }, "jitter_ms"),
             (Behaviour { status: Some(101), ..good }, "status"),
+            (Behaviour { fcm_token_status: Some(600), ..good }, "fcm_token_status"),
             (Behaviour { max_streams: 0, ..good }, "max_streams"),
             (Behaviour { max_streams: MAX_STREAMS + 1, ..good }, "max_streams"),
             (Behaviour { max_connections: 0, ..good }, "max_connections"),

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use crate::answer::{self, Answer, DeliveryLines};
 use crate::ledger::Wait;
 use crate::push::{Refusal, read_whole};
 use crate::sim::Sim;
-use crate::{BehaviourPatch, query};
+use crate::{BehaviourPatch, fcm, query};
 
 const DEFAULT_WAIT_MS: u64 = 30_000;
 const MAX_WAIT_MS: u64 = 3_600_000;
 
-const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /healthz";
+const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /fcm/service-account.json, POST /token, POST /fcm/revoke, GET /healthz";
 
 pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
@@ -31,9 +32,14 @@ pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answe
         (&Method::GET, "/deliveries") => deliveries(sim, query),
         (&Method::GET, "/healthz") => Ok(answer::json_text(StatusCode::OK, r#"{"status":"ok"}"#)),
         (&Method::GET, "/ca.pem") => Ok(answer::pem(sim.identity.ca_pem.clone())),
-        (_, "/stats" | "/wait" | "/deliveries" | "/ca.pem" | "/healthz") => Ok(not_allowed("GET")),
+        (&Method::GET, "/fcm/service-account.json") => Ok(fcm::key_file(&parts)),
+        (&Method::POST, "/fcm/revoke") => Ok(sim.fcm.revoke()),
+        (&Method::POST, "/token") => fcm_token(sim, &parts, body).await,
+        (_, "/stats" | "/wait" | "/deliveries" | "/ca.pem" | "/fcm/service-account.json" | "/healthz") => {
+            Ok(not_allowed("GET"))
+        }
         (_, "/behaviour") => Ok(not_allowed("GET, PATCH")),
-        (_, "/push" | "/mark" | "/reset") => Ok(not_allowed("POST")),
+        (_, "/push" | "/mark" | "/reset" | "/token" | "/fcm/revoke") => Ok(not_allowed("POST")),
         (_, path) => {
             let detail = format!("there is no {path}; there are {PATHS}");
             Ok(answer::refusal(StatusCode::NOT_FOUND, "not_found", &detail))
@@ -52,6 +58,16 @@ async fn patch_behaviour(sim: &Sim, body: Incoming) -> Result<Answer, Refusal> {
     behaviour.check().map_err(|invalid| Refusal::malformed(invalid.to_string()))?;
     state.behaviour = behaviour;
     Ok(answer::json(StatusCode::OK, &state.behaviour))
+}
+
+async fn fcm_token(sim: &Sim, parts: &Parts, body: Incoming) -> Result<Answer, Refusal> {
+    let body = read_whole(body).await?;
+    let behaviour = {
+        let mut state = sim.lock();
+        state.ledger.fcm_token_asked();
+        state.behaviour.clone()
+    };
+    Ok(sim.fcm.token(parts, &body, &behaviour))
 }
 
 async fn wait(sim: &Sim, query: &str) -> Result<Answer, Refusal> {

@@ -32,6 +32,8 @@ pub(crate) enum Verdict {
     Unregistered,
     Failing,
     Rejected,
+    /// The token is not for who sends: another app's, another environment's.
+    Mismatched,
     Throttled,
     Outage,
     /// Answered with the configured status, which is no 2xx.
@@ -70,6 +72,9 @@ pub(crate) fn decide(behaviour: &Behaviour, call: &Call<'_>) -> Verdict {
     }
     if call.token.starts_with("rejected-") {
         return Verdict::Rejected;
+    }
+    if call.token.starts_with("mismatched-") {
+        return Verdict::Mismatched;
     }
     if call.token.starts_with("throttled-") && call.throttled < behaviour.throttle_times {
         return Verdict::Throttled;
@@ -143,6 +148,7 @@ mod tests {
             ("expired-1", Verdict::Unregistered),
             ("failing-1", Verdict::Failing),
             ("rejected-1", Verdict::Rejected),
+            ("mismatched-1", Verdict::Mismatched),
             ("throttled-1", Verdict::Throttled),
         ] {
             assert_eq!(decide(&well, &call(token, 1)), verdict, "{token}");

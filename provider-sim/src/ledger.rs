@@ -111,6 +111,7 @@ impl Ledger {
             Verdict::Unregistered => stats.unregistered += 1,
             Verdict::Failing => stats.failing += 1,
             Verdict::Rejected => stats.rejected += 1,
+            Verdict::Mismatched => stats.mismatched += 1,
             Verdict::Outage => stats.outage += 1,
             Verdict::Overridden => stats.overridden += 1,
             Verdict::Hung => stats.hung += 1,
@@ -125,6 +126,11 @@ impl Ledger {
 
     pub fn refused(&mut self) {
         self.stats.refused += 1;
+    }
+
+    /// An access token of FCM's was asked for.
+    pub fn fcm_token_asked(&mut self) {
+        self.stats.fcm_tokens += 1;
     }
 
     /// Counts a connection as open until [`Self::connection_closed`]; or as refused, and says false, where `max` are open.

@@ -27,10 +27,19 @@
 //! | --- | --- | --- |
 //! | 200 | `{"id":"<n>"}` | accepted; a repeated key gets the same id |
 //! | 400 | `{"error":"rejected"}` | tokens beginning with `rejected-` |
+//! | 400 | `{"error":"mismatched"}` | tokens beginning with `mismatched-`: in the plain protocol the same as the one before |
 //! | 400, 413, 507 | `{"error":"malformed"}`, … with `detail` | not a push; too large; no room for another key |
 //! | 410 | `{"error":"unregistered"}` | tokens beginning with `expired-` |
 //! | 429 | `{"error":"throttled"}` | tokens beginning with `throttled-`, the first times; always with `Retry-After` |
 //! | 503 | `{"error":"unavailable"}` | transient, outage, tokens beginning with `failing-` |
+//!
+//! # FCM
+//!
+//! `POST /v1/projects/bongsu-test/messages:send` is Firebase Cloud Messaging's, and as strict: what the real one would refuse
+//! is refused, in its words. The name of a delivery is `<token>/<android.collapse_key>`. `validate_only` is answered and not
+//! counted. Tokens decide as above; the errors are UNREGISTERED, INVALID_ARGUMENT, SENDER_ID_MISMATCH, QUOTA_EXCEEDED and
+//! UNAVAILABLE. Before it, `POST /token` gives an access token for an assertion (RFC 7523) signed with the key of
+//! `GET /fcm/service-account.json`, a key that opens nothing; `POST /fcm/revoke` ends all tokens.
 //!
 //! # Control, on the same port
 //!
@@ -45,11 +54,15 @@
 //! | `GET /ca.pem` | the certificate to trust for TLS, made anew at each start |
 //! | `GET /healthz` | 200 |
 
+// A refused push is the rare case, and its answer is moved twice.
+#![allow(clippy::result_large_err)]
+
 mod answer;
 mod behaviour;
 mod config;
 mod control;
 mod decision;
+mod fcm;
 mod keys;
 mod ledger;
 mod protocol;

@@ -7,11 +7,12 @@ use crate::answer::Answer;
 use crate::decision::Verdict;
 use crate::push::{Push, Refusal};
 use crate::sim::Sim;
-use crate::webhook;
+use crate::{fcm, webhook};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Webhook,
+    Fcm,
 }
 
 impl Protocol {
@@ -19,14 +20,16 @@ impl Protocol {
     pub fn of(method: &Method, path: &str) -> Option<Self> {
         match (method, path) {
             (&Method::POST, "/push") => Some(Self::Webhook),
+            (_, path) if fcm::is_path(path) => Some(Self::Fcm),
             _ => None,
         }
     }
 
-    /// Understands a push, or refuses it in the protocol's own words. Nothing is counted yet.
-    pub fn read<'a>(self, _sim: &Sim, parts: &'a Parts, body: &'a [u8]) -> Result<Push<'a>, Answer> {
+    /// Understands a push, or answers in the protocol's own words what is none. Nothing is counted yet.
+    pub fn read<'a>(self, sim: &Sim, parts: &'a Parts, body: &'a [u8]) -> Result<Push<'a>, Answer> {
         match self {
             Self::Webhook => webhook::read(parts, body).map_err(Refusal::into_answer),
+            Self::Fcm => fcm::read(sim, parts, body),
         }
     }
 
@@ -34,6 +37,7 @@ impl Protocol {
     pub fn reply(self, verdict: Verdict, number: u64) -> Answer {
         match self {
             Self::Webhook => webhook::reply(verdict, number),
+            Self::Fcm => fcm::reply(verdict, number),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Behaviour;
+use crate::fcm::Access;
 use crate::ledger::Ledger;
 use crate::tls::Identity;
 
@@ -13,6 +14,7 @@ pub(crate) struct Sim {
     state: Mutex<State>,
     started: Instant,
     pub identity: Identity,
+    pub fcm: Access,
 }
 
 #[derive(Debug)]
@@ -24,7 +26,8 @@ pub(crate) struct State {
 impl Sim {
     pub fn new(behaviour: Behaviour) -> anyhow::Result<Self> {
         let state = State { behaviour, ledger: Ledger::new() };
-        Ok(Self { state: Mutex::new(state), started: Instant::now(), identity: Identity::new()? })
+        let (identity, fcm) = (Identity::new()?, Access::new()?);
+        Ok(Self { state: Mutex::new(state), started: Instant::now(), identity, fcm })
     }
 
     /// A panic elsewhere leaves at most one call uncounted; refusing everything after it would hide the first cause.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The counts since the start or the last reset.
 ///
-/// `calls` is the sum of accepted, duplicates, suppressed, transient, unregistered, failing, rejected, throttled,
-/// outage, overridden and hung.
+/// `calls` is the sum of accepted, duplicates, suppressed, transient, unregistered, failing, rejected, mismatched,
+/// throttled, outage, overridden and hung.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Pushes read whole and decided.
@@ -24,6 +24,8 @@ pub struct Stats {
     pub failing: u64,
     /// Calls answered 400 because of their token.
     pub rejected: u64,
+    /// Calls answered that the token is not for who sends.
+    pub mismatched: u64,
     /// Calls answered 429.
     pub throttled: u64,
     /// Calls answered 503 because of an outage.
@@ -34,6 +36,8 @@ pub struct Stats {
     pub hung: u64,
     /// Requests to `/push` that were no push (not JSON, no token, too large) or found no room; not among the calls.
     pub refused: u64,
+    /// Access tokens of FCM's that were asked for, given or not; not among the calls.
+    pub fcm_tokens: u64,
     /// Calls read and not yet answered, now. One whose caller went away is open no longer.
     pub open: u64,
     /// The most there were.

@@ -67,6 +67,7 @@ pub(crate) fn reply(verdict: Verdict, number: u64) -> Answer {
             answer::json_text(StatusCode::OK, format!(r#"{{"id":"{number}"}}"#))
         }
         Verdict::Unregistered => error(StatusCode::GONE, r#"{"error":"unregistered"}"#),
+        Verdict::Mismatched => error(StatusCode::BAD_REQUEST, r#"{"error":"mismatched"}"#),
         Verdict::Rejected => error(StatusCode::BAD_REQUEST, r#"{"error":"rejected"}"#),
         Verdict::Throttled => error(StatusCode::TOO_MANY_REQUESTS, r#"{"error":"throttled"}"#),
         Verdict::Transient | Verdict::Failing | Verdict::Outage | Verdict::Hung => unavailable(),
