@@ -12,7 +12,7 @@
 //! initial_ms = 2000
 //! factor = 3.0
 //! max_attempts = 4
-//! floor_ms = 0                    # no delay is shorter
+//! floor_ms = 0                    # no delay is shorter; absent, what the kind asks for
 //! ```
 
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ use toml::Table;
 
 use crate::engine::judge::RetrySchedule;
 use crate::provider::Adapter;
+use crate::provider::fcm::{self, Fcm};
 use crate::provider::webhook::{self, Webhook};
 
 const MAX_NAME_BYTES: usize = 64;
@@ -46,6 +47,7 @@ pub struct Provider {
 #[derive(Debug, Clone)]
 pub enum Kind {
     Webhook(webhook::Settings),
+    Fcm(fcm::Settings),
 }
 
 /// What all are told.
@@ -115,9 +117,10 @@ fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<P
     };
     let (common, own): (Table, Table) =
         table.into_iter().partition(|(setting, _)| COMMON.contains(&setting.as_str()));
-    let common = common_of(read_table(common)?, defaults)?;
+    let common = common_of(read_table(common)?, defaults, retry_floor(&kind))?;
     let kind = match kind.as_str() {
         "webhook" => Kind::Webhook(read_table(own)?),
+        "fcm" => Kind::Fcm(read_table(own)?),
         other => bail!("kind is {other:?}: give {}", kinds()),
     };
     Ok(Provider { name: name.to_owned(), kind, common })
@@ -132,13 +135,21 @@ fn kinds() -> String {
     ProviderKind::ALL.map(|kind| format!("{:?}", kind.name())).join(", ")
 }
 
-fn common_of(table: CommonTable, defaults: &Common) -> anyhow::Result<Common> {
+/// What providers of a kind ask everybody to wait before a second attempt, at least.
+fn retry_floor(kind: &str) -> Duration {
+    match kind {
+        "fcm" => fcm::RETRY_FLOOR,
+        _ => Duration::ZERO,
+    }
+}
+
+fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::Result<Common> {
     let CommonTable { in_flight, call_timeout_ms, never_park, retry } = table;
     let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
     let schedule = RetrySchedule {
         initial: millis(retry.initial_ms, defaults.schedule.initial),
         factor: retry.factor.unwrap_or(defaults.schedule.factor),
-        floor: millis(retry.floor_ms, defaults.schedule.floor),
+        floor: millis(retry.floor_ms, defaults.schedule.floor.max(floor)),
         max_attempts: retry.max_attempts.map_or(defaults.schedule.max_attempts, u32::cast_signed),
     };
     let common = Common {
@@ -196,6 +207,7 @@ impl Kind {
     pub fn stored(&self) -> ProviderKind {
         match self {
             Self::Webhook(_) => ProviderKind::Webhook,
+            Self::Fcm(_) => ProviderKind::Fcm,
         }
     }
 }
@@ -212,6 +224,9 @@ impl Provider {
         let adapter = match &self.kind {
             Kind::Webhook(settings) => {
                 Webhook::new(settings.clone(), in_flight, call_timeout).map(|w| Adapter::Webhook(Arc::new(w)))
+            }
+            Kind::Fcm(settings) => {
+                Fcm::new(settings.clone(), in_flight, call_timeout).map(|f| Adapter::Fcm(Arc::new(f)))
             }
         };
         adapter.with_context(|| format!("provider {:?}", self.name))
@@ -262,6 +277,21 @@ mod tests {
         };
         let call_timeout = Duration::from_millis(1_500);
         assert_eq!(providers[1].common, Common { in_flight: 7, call_timeout, never_park: true, schedule });
+    }
+
+    #[test]
+    fn a_kind_has_a_floor_of_its_own_unless_its_provider_says_otherwise() {
+        let text = r#"
+            [providers.a]
+            kind = "fcm"
+            credentials = { file = "/run/secrets/firebase.json" }
+            [providers.b]
+            kind = "fcm"
+            credentials = { env = "FIREBASE" }
+            retry = { floor_ms = 50 }
+        "#;
+        let floors = parse(text, &defaults()).expect("fine").into_iter().map(|p| p.common.schedule.floor);
+        assert_eq!(floors.collect::<Vec<_>>(), [fcm::RETRY_FLOOR, Duration::from_millis(50)]);
     }
 
     #[test]

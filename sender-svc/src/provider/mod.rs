@@ -3,6 +3,9 @@
 
 pub mod answer;
 pub mod credentials;
+#[cfg(test)]
+pub(crate) mod documented;
+pub mod fcm;
 pub(crate) mod http;
 pub mod webhook;
 
@@ -14,12 +17,14 @@ use tokio::time::Instant;
 
 pub use answer::{Answer, Trouble};
 
+use fcm::Fcm;
 use webhook::Webhook;
 
 /// A provider, ready to be called.
 #[derive(Debug, Clone)]
 pub enum Adapter {
     Webhook(Arc<Webhook>),
+    Fcm(Arc<Fcm>),
 }
 
 /// What is told, the same for every device.
@@ -35,6 +40,7 @@ pub struct Brief<'a> {
 #[derive(Debug)]
 pub enum Prepared {
     Webhook(Arc<Webhook>, webhook::Content),
+    Fcm(Arc<Fcm>, fcm::Content),
 }
 
 /// One delivery to one device.
@@ -60,6 +66,7 @@ impl Adapter {
     pub fn prepare(&self, brief: Brief<'_>) -> Prepared {
         match self {
             Self::Webhook(webhook) => Prepared::Webhook(Arc::clone(webhook), webhook.prepare(brief)),
+            Self::Fcm(fcm) => Prepared::Fcm(Arc::clone(fcm), fcm.prepare(brief)),
         }
     }
 }
@@ -69,6 +76,7 @@ impl Prepared {
     pub async fn call(&self, call: Call<'_>) -> Answer {
         match self {
             Self::Webhook(webhook, content) => webhook.call(call, content).await,
+            Self::Fcm(fcm, content) => fcm.call(call, content).await,
         }
     }
 }
