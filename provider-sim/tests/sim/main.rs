@@ -1,6 +1,7 @@
 //! What the simulator promises to those who test with it, asked over real HTTP.
 
 mod control;
+mod fcm;
 mod load;
 mod push;
 mod shutdown;
