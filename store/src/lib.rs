@@ -59,7 +59,7 @@ pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
 pub use payload::{
-    EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
+    APNS_SOUND_BYTES, EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
     webhook_notification,
 };
 pub use provider::{Provider, ProviderKind};

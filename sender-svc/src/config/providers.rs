@@ -28,6 +28,7 @@ use toml::Table;
 
 use crate::engine::judge::RetrySchedule;
 use crate::provider::Adapter;
+use crate::provider::apns::{self, Apns};
 use crate::provider::fcm::{self, Fcm};
 use crate::provider::webhook::{self, Webhook};
 
@@ -48,6 +49,7 @@ pub struct Provider {
 pub enum Kind {
     Webhook(webhook::Settings),
     Fcm(fcm::Settings),
+    Apns(apns::Settings),
 }
 
 /// What all are told.
@@ -121,6 +123,7 @@ fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<P
     let kind = match kind.as_str() {
         "webhook" => Kind::Webhook(read_table(own)?),
         "fcm" => Kind::Fcm(read_table(own)?),
+        "apns" => Kind::Apns(read_table(own)?),
         other => bail!("kind is {other:?}: give {}", kinds()),
     };
     Ok(Provider { name: name.to_owned(), kind, common })
@@ -208,6 +211,7 @@ impl Kind {
         match self {
             Self::Webhook(_) => ProviderKind::Webhook,
             Self::Fcm(_) => ProviderKind::Fcm,
+            Self::Apns(_) => ProviderKind::Apns,
         }
     }
 }
@@ -227,6 +231,9 @@ impl Provider {
             }
             Kind::Fcm(settings) => {
                 Fcm::new(settings.clone(), in_flight, call_timeout).map(|f| Adapter::Fcm(Arc::new(f)))
+            }
+            Kind::Apns(settings) => {
+                Apns::new(settings.clone(), in_flight, call_timeout).map(|a| Adapter::Apns(Arc::new(a)))
             }
         };
         adapter.with_context(|| format!("provider {:?}", self.name))

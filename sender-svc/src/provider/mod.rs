@@ -2,6 +2,7 @@
 //! an [`Answer`]; what follows from an answer is decided in one place, [`crate::engine::judge`].
 
 pub mod answer;
+pub mod apns;
 pub mod credentials;
 #[cfg(test)]
 pub(crate) mod documented;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 pub use answer::{Answer, Trouble};
 
+use apns::Apns;
 use fcm::Fcm;
 use webhook::Webhook;
 
@@ -25,6 +27,7 @@ use webhook::Webhook;
 pub enum Adapter {
     Webhook(Arc<Webhook>),
     Fcm(Arc<Fcm>),
+    Apns(Arc<Apns>),
 }
 
 /// What is told, the same for every device.
@@ -41,6 +44,7 @@ pub struct Brief<'a> {
 pub enum Prepared {
     Webhook(Arc<Webhook>, webhook::Content),
     Fcm(Arc<Fcm>, fcm::Content),
+    Apns(Arc<Apns>, apns::Content),
 }
 
 /// One delivery to one device.
@@ -67,6 +71,7 @@ impl Adapter {
         match self {
             Self::Webhook(webhook) => Prepared::Webhook(Arc::clone(webhook), webhook.prepare(brief)),
             Self::Fcm(fcm) => Prepared::Fcm(Arc::clone(fcm), fcm.prepare(brief)),
+            Self::Apns(apns) => Prepared::Apns(Arc::clone(apns), apns.prepare(brief)),
         }
     }
 }
@@ -75,8 +80,10 @@ impl Prepared {
     /// Makes one call. Never longer than the provider's time-out, whatever the other side does.
     pub async fn call(&self, call: Call<'_>) -> Answer {
         match self {
+            // The others are boxed: their state is larger, and would be part of that of every call.
             Self::Webhook(webhook, content) => webhook.call(call, content).await,
-            Self::Fcm(fcm, content) => fcm.call(call, content).await,
+            Self::Fcm(fcm, content) => Box::pin(fcm.call(call, content)).await,
+            Self::Apns(apns, content) => Box::pin(apns.call(call, content)).await,
         }
     }
 }

@@ -36,13 +36,16 @@ struct Alert<'a> {
     body: &'a str,
 }
 
-/// The payload as JSON.
-pub fn apns_payload(id: BroadcastId, message: &Message) -> String {
+/// The name of a sound has at most so many bytes: room for it is kept in what is measured.
+pub const APNS_SOUND_BYTES: usize = 32;
+
+/// The payload as JSON; `sound` is played with what is shown.
+pub fn apns_payload(id: BroadcastId, message: &Message, sound: Option<&str>) -> String {
     let Message { title, body, data } = message;
     let shown = !(title.is_empty() && body.is_empty());
     let aps = Aps {
         alert: shown.then_some(Alert { title, body }),
-        sound: shown.then_some("default"),
+        sound: sound.filter(|_| shown),
         content_available: (!shown).then_some(1),
     };
     json(&Payload { aps, broadcast_id: id.to_string(), data })

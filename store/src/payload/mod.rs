@@ -11,7 +11,7 @@ use crate::broadcast::Message;
 use crate::ids::BroadcastId;
 use crate::provider::ProviderKind;
 
-pub use apns::apns_payload;
+pub use apns::{APNS_SOUND_BYTES, apns_payload};
 pub use fcm::{FcmContent, fcm_content, is_reserved_by_fcm};
 pub use webhook::webhook_notification;
 
@@ -27,11 +27,12 @@ pub struct EncodedSize {
 pub fn encoded_sizes(message: &Message, kinds: &[ProviderKind]) -> Vec<EncodedSize> {
     // The longest id, so that the size does not depend on when it is measured.
     let longest = BroadcastId(i64::MAX);
+    let sound = "x".repeat(APNS_SOUND_BYTES);
     let bytes = |kind| match kind {
         // A web push is a webhook's notification, encrypted.
         ProviderKind::Webhook | ProviderKind::WebPush => webhook_notification(longest, message).len(),
         ProviderKind::Fcm => fcm_content(longest, message).counted_bytes(),
-        ProviderKind::Apns => apns_payload(longest, message).len(),
+        ProviderKind::Apns => apns_payload(longest, message, Some(&sound)).len(),
     };
     let size =
         |&kind: &ProviderKind| EncodedSize { kind, bytes: bytes(kind), limit: kind.max_notification_bytes() };
