@@ -16,6 +16,9 @@ const FCM_TOKEN_LIFETIME_S: u32 = 3_599;
 /// Connections open at a time, at most and by default.
 pub(crate) const MAX_CONNECTIONS: u32 = 20_000;
 
+/// Apple refuses a provider token that comes sooner than 20 minutes after another one.
+const PROVIDER_TOKEN_INTERVAL_S: u32 = 1_200;
+
 /// What a provider does with a push. Which rule wins when several apply is [`crate::decision::decide`]'s business:
 /// hang, status, outage, dedupe, the token's prefix, transient, accepted.
 #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +100,24 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_FCM_CLOCK_AHEAD_S", value_name = "S", default_value_t = 0)]
     pub fcm_clock_ahead_s: u32,
 
+    /// How long ago a device that is not registered was last known, in seconds, where the protocol tells (APNs)
+    #[arg(long, env = "BONGSU_SIM_UNREGISTERED_AGO_S", value_name = "S", default_value_t = 0)]
+    pub unregistered_ago_s: u32,
+
+    /// A caller's own token may change every so many seconds (APNs)
+    #[arg(long, env = "BONGSU_SIM_PROVIDER_TOKEN_INTERVAL_S", value_name = "S", default_value_t = PROVIDER_TOKEN_INTERVAL_S)]
+    pub provider_token_interval_s: u32,
+
+    /// How far the simulator's clock is ahead of the right time, in seconds, as far as tokens and answers tell (APNs)
+    #[arg(
+        long,
+        env = "BONGSU_SIM_CLOCK_AHEAD_S",
+        value_name = "S",
+        default_value_t = 0,
+        allow_hyphen_values = true
+    )]
+    pub clock_ahead_s: i32,
+
     /// What the transient answers and the jitter are drawn from: same seed, same calls, same decisions
     #[arg(long, env = "BONGSU_SIM_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -123,6 +144,9 @@ impl Default for Behaviour {
             fcm_token_lifetime_s: FCM_TOKEN_LIFETIME_S,
             fcm_token_status: None,
             fcm_clock_ahead_s: 0,
+            unregistered_ago_s: 0,
+            provider_token_interval_s: PROVIDER_TOKEN_INTERVAL_S,
+            clock_ahead_s: 0,
             seed: 0,
         }
     }
@@ -169,6 +193,12 @@ pub struct BehaviourPatch {
     pub fcm_token_status: Option<Option<u16>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fcm_clock_ahead_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unregistered_ago_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_token_interval_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_s: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
@@ -247,6 +277,11 @@ impl Behaviour {
             fcm_token_lifetime_s: patch.fcm_token_lifetime_s.unwrap_or(self.fcm_token_lifetime_s),
             fcm_token_status: patch.fcm_token_status.unwrap_or(self.fcm_token_status),
             fcm_clock_ahead_s: patch.fcm_clock_ahead_s.unwrap_or(self.fcm_clock_ahead_s),
+            unregistered_ago_s: patch.unregistered_ago_s.unwrap_or(self.unregistered_ago_s),
+            provider_token_interval_s: patch
+                .provider_token_interval_s
+                .unwrap_or(self.provider_token_interval_s),
+            clock_ahead_s: patch.clock_ahead_s.unwrap_or(self.clock_ahead_s),
             seed: patch.seed.unwrap_or(self.seed),
         }
     }

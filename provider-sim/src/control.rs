@@ -12,12 +12,12 @@ use crate::answer::{self, Answer, DeliveryLines};
 use crate::ledger::Wait;
 use crate::push::{Refusal, read_whole};
 use crate::sim::Sim;
-use crate::{BehaviourPatch, fcm, query};
+use crate::{BehaviourPatch, apns, fcm, query};
 
 const DEFAULT_WAIT_MS: u64 = 30_000;
 const MAX_WAIT_MS: u64 = 3_600_000;
 
-const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /fcm/service-account.json, POST /token, POST /fcm/revoke, GET /healthz";
+const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /fcm/service-account.json, POST /token, POST /fcm/revoke, GET /apns/key.p8, GET /healthz";
 
 pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
@@ -35,9 +35,17 @@ pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answe
         (&Method::GET, "/fcm/service-account.json") => Ok(fcm::key_file(&parts)),
         (&Method::POST, "/fcm/revoke") => Ok(sim.fcm.revoke()),
         (&Method::POST, "/token") => fcm_token(sim, &parts, body).await,
-        (_, "/stats" | "/wait" | "/deliveries" | "/ca.pem" | "/fcm/service-account.json" | "/healthz") => {
-            Ok(not_allowed("GET"))
-        }
+        (&Method::GET, "/apns/key.p8") => Ok(answer::pem(apns::KEY_PEM.to_owned())),
+        (
+            _,
+            "/stats"
+            | "/wait"
+            | "/deliveries"
+            | "/ca.pem"
+            | "/apns/key.p8"
+            | "/fcm/service-account.json"
+            | "/healthz",
+        ) => Ok(not_allowed("GET")),
         (_, "/behaviour") => Ok(not_allowed("GET, PATCH")),
         (_, "/push" | "/mark" | "/reset" | "/token" | "/fcm/revoke") => Ok(not_allowed("POST")),
         (_, path) => {

@@ -41,6 +41,12 @@
 //! UNAVAILABLE. Before it, `POST /token` gives an access token for an assertion (RFC 7523) signed with the key of
 //! `GET /fcm/service-account.json`, a key that opens nothing; `POST /fcm/revoke` ends all tokens.
 //!
+//! # Apple Push Notification service
+//!
+//! `POST /3/device/<token>`, over HTTP/2, with a provider token of the team `TESTTEAM00` signed with the key that `GET
+//! /apns/key.p8` tells (id `TESTKEY000`), for the topic `example.bongsu.app`. Device tokens are the hexadecimal digits of what
+//! `to` is elsewhere, and `apns-id` names the delivery. Everything that Apple documents is checked, and refused in its words.
+//!
 //! # Control, on the same port
 //!
 //! | request | answer |
@@ -52,12 +58,14 @@
 //! | `GET /deliveries`, `?duplicates=true`, `?key=K` | a [`DeliveryRecord`] per line in order of arrival; or one, or 404 |
 //! | `POST /reset` | forgets counts, keys and mark, keeps the behaviour; [`Stats`] |
 //! | `GET /ca.pem` | the certificate to trust for TLS, made anew at each start |
+//! | `GET /apns/key.p8` | a test key, which opens nothing but this |
 //! | `GET /healthz` | 200 |
 
 // A refused push is the rare case, and its answer is moved twice.
 #![allow(clippy::result_large_err)]
 
 mod answer;
+mod apns;
 mod behaviour;
 mod config;
 mod control;
@@ -74,6 +82,7 @@ mod stats;
 mod tls;
 mod webhook;
 
+pub use apns::{KEY_ID as APNS_KEY_ID, TEAM_ID as APNS_TEAM_ID, TOPIC as APNS_TOPIC};
 pub use behaviour::{Behaviour, BehaviourPatch, InvalidBehaviour};
 pub use config::Config;
 pub use server::run;

@@ -1,18 +1,20 @@
 //! The protocols that are spoken, told apart by method and path.
 
 use hyper::Method;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use crate::answer::Answer;
 use crate::decision::Verdict;
 use crate::push::{Push, Refusal};
 use crate::sim::Sim;
-use crate::{fcm, webhook};
+use crate::{Behaviour, apns, fcm, webhook};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Webhook,
     Fcm,
+    Apns,
 }
 
 impl Protocol {
@@ -21,6 +23,8 @@ impl Protocol {
         match (method, path) {
             (&Method::POST, "/push") => Some(Self::Webhook),
             (_, path) if fcm::is_path(path) => Some(Self::Fcm),
+            // Whatever the method: it has words for that, too.
+            (_, path) if apns::is_push(path) => Some(Self::Apns),
             _ => None,
         }
     }
@@ -30,14 +34,24 @@ impl Protocol {
         match self {
             Self::Webhook => webhook::read(parts, body).map_err(Refusal::into_answer),
             Self::Fcm => fcm::read(sim, parts, body),
+            Self::Apns => apns::read(sim, parts, body),
+        }
+    }
+
+    /// What an answer repeats of its request.
+    pub fn echo(self, parts: &Parts) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Webhook | Self::Fcm => None,
+            Self::Apns => apns::echo(parts),
         }
     }
 
     /// What was decided, in the protocol's own words; `number` is that of the delivery.
-    pub fn reply(self, verdict: Verdict, number: u64) -> Answer {
+    pub fn reply(self, verdict: Verdict, number: u64, behaviour: &Behaviour) -> Answer {
         match self {
             Self::Webhook => webhook::reply(verdict, number),
             Self::Fcm => fcm::reply(verdict, number),
+            Self::Apns => apns::reply(verdict, behaviour),
         }
     }
 }

@@ -9,6 +9,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::{Request, StatusCode};
 
+use crate::Behaviour;
 use crate::answer::{self, Answer};
 use crate::decision::Verdict;
 use crate::ledger::Decided;
@@ -39,6 +40,7 @@ pub(crate) async fn push(sim: &Arc<Sim>, protocol: Protocol, request: Request<In
         Err(refusal) => return refuse(sim, refusal.into_answer()),
     };
     let counted = protocol.read(sim, &parts, &body).and_then(|push| count(sim, &push));
+    let echo = protocol.echo(&parts);
     let (decided, reply) = match counted {
         Ok(counted) => counted,
         Err(refusal) => return refuse(sim, refusal),
@@ -55,7 +57,11 @@ pub(crate) async fn push(sim: &Arc<Sim>, protocol: Protocol, request: Request<In
     if let Some(latency) = decided.latency {
         tokio::time::sleep(latency).await;
     }
-    reply.of(protocol, &decided)
+    let mut answer = reply.of(protocol, &decided);
+    if let Some((name, value)) = echo {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
 }
 
 /// Why a body was not read: with the answer to it.
@@ -119,11 +125,7 @@ pub(crate) async fn read_whole(mut body: Incoming) -> Result<Bytes, Refusal> {
 }
 
 /// What of the behaviour the answer needs, taken at the decision: a later `PATCH` must not change what was decided.
-#[derive(Clone, Copy)]
-struct Reply {
-    status: Option<u16>,
-    retry_after_s: Option<u32>,
-}
+struct Reply(Behaviour);
 
 fn count(sim: &Sim, push: &Push<'_>) -> Result<(Decided, Reply), Answer> {
     let since_start = sim.since_start();
@@ -133,7 +135,7 @@ fn count(sim: &Sim, push: &Push<'_>) -> Result<(Decided, Reply), Answer> {
         state.ledger.count(&state.behaviour, &push.key, &push.token, since_start).map_err(|no_room| {
             Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "no_room", no_room.to_string()).into_answer()
         })?;
-    let reply = Reply { status: state.behaviour.status, retry_after_s: state.behaviour.retry_after_s };
+    let reply = Reply(state.behaviour.clone());
     Ok((decided, reply))
 }
 
@@ -156,8 +158,8 @@ impl Drop for OpenCall<'_> {
 
 impl Reply {
     fn of(self, protocol: Protocol, decided: &Decided) -> Answer {
-        let mut answer = protocol.reply(decided.verdict, decided.number);
-        if let Some(status) = self.status.and_then(|status| StatusCode::from_u16(status).ok()) {
+        let mut answer = protocol.reply(decided.verdict, decided.number, &self.0);
+        if let Some(status) = self.0.status.and_then(|status| StatusCode::from_u16(status).ok()) {
             *answer.status_mut() = status;
             if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED)
             {
@@ -169,8 +171,8 @@ impl Reply {
             }
         }
         let retry_after_s = match answer.status() {
-            StatusCode::TOO_MANY_REQUESTS => Some(self.retry_after_s.unwrap_or(DEFAULT_THROTTLE_S)),
-            StatusCode::SERVICE_UNAVAILABLE => self.retry_after_s,
+            StatusCode::TOO_MANY_REQUESTS => Some(self.0.retry_after_s.unwrap_or(DEFAULT_THROTTLE_S)),
+            StatusCode::SERVICE_UNAVAILABLE => self.0.retry_after_s,
             _ => None,
         };
         if let Some(seconds) = retry_after_s {

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Behaviour;
 use crate::fcm::Access;
 use crate::ledger::Ledger;
 use crate::tls::Identity;
+use crate::{Behaviour, apns};
 
 pub(crate) struct Sim {
     /// One lock for all of it, so that every count of a call is seen or none is. A push holds it for less than a
@@ -15,6 +15,7 @@ pub(crate) struct Sim {
     started: Instant,
     pub identity: Identity,
     pub fcm: Access,
+    pub apns: apns::Tokens,
 }
 
 #[derive(Debug)]
@@ -26,8 +27,13 @@ pub(crate) struct State {
 impl Sim {
     pub fn new(behaviour: Behaviour) -> anyhow::Result<Self> {
         let state = State { behaviour, ledger: Ledger::new() };
-        let (identity, fcm) = (Identity::new()?, Access::new()?);
-        Ok(Self { state: Mutex::new(state), started: Instant::now(), identity, fcm })
+        Ok(Self {
+            state: Mutex::new(state),
+            started: Instant::now(),
+            identity: Identity::new()?,
+            fcm: Access::new()?,
+            apns: apns::Tokens::new()?,
+        })
     }
 
     /// A panic elsewhere leaves at most one call uncounted; refusing everything after it would hide the first cause.

@@ -34,7 +34,7 @@ pub struct Stats {
     pub overridden: u64,
     /// Calls that will never be answered.
     pub hung: u64,
-    /// Requests to `/push` that were no push (not JSON, no token, too large) or found no room; not among the calls.
+    /// Requests that were no push (not JSON, no token, too large, not believed) or found no room; not among the calls.
     pub refused: u64,
     /// Access tokens of FCM's that were asked for, given or not; not among the calls.
     pub fcm_tokens: u64,

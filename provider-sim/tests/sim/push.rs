@@ -63,8 +63,9 @@ async fn a_token_says_how_it_is_answered() {
         ("expired-1", 410, json!({ "error": "unregistered" })),
         ("failing-1", 503, json!({ "error": "unavailable" })),
         ("rejected-1", 400, json!({ "error": "rejected" })),
+        ("mismatched-1", 400, json!({ "error": "mismatched" })),
         ("throttled-1", 429, json!({ "error": "throttled" })),
-        ("good", 200, json!({ "id": "5" })),
+        ("good", 200, json!({ "id": "6" })),
     ] {
         let answer = sim.push(token, token).await;
         assert_eq!(answer.status(), status, "{token}");
@@ -72,7 +73,7 @@ async fn a_token_says_how_it_is_answered() {
     }
     let stats = sim.stats().await;
     assert_eq!((stats.unregistered, stats.failing, stats.rejected, stats.throttled), (1, 1, 1, 1));
-    assert_eq!((stats.calls, stats.accepted, stats.open), (5, 1, 0));
+    assert_eq!((stats.calls, stats.accepted, stats.open), (6, 1, 0));
 }
 
 #[tokio::test]
