@@ -9,6 +9,8 @@ use time::OffsetDateTime;
 use crate::provider::answer::{Said, SlowDown};
 use crate::provider::{Answer, Trouble};
 
+/// Where tokens change too often and no other one helps, that lasts for minutes.
+const TOO_MANY_TOKENS_PAUSE: Duration = Duration::from_secs(60);
 /// The code where we did not ask Apple.
 const NO_DEVICE_TOKEN: &str = "token";
 
@@ -46,6 +48,10 @@ impl Failure {
     /// What this means, beside an HTTP status that is not 200.
     pub fn meaning(self, status: u16, retry_after: Option<Duration>) -> Answer {
         let (meaning, words) = by_reason(status, &self.reason).unwrap_or_else(|| by_status(status));
+        let retry_after = match &*self.reason {
+            "TooManyProviderTokenUpdates" => retry_after.or(Some(TOO_MANY_TOKENS_PAUSE)),
+            _ => retry_after,
+        };
         let code = if self.reason.is_empty() { status.to_string() } else { self.reason };
         let said = Said::new(code, words);
         match meaning {

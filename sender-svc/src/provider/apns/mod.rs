@@ -16,7 +16,7 @@ use bongsu_store::{Priority, apns_payload};
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
-use hyper::{Method, Request, StatusCode, Uri, Version};
+use hyper::{Method, Request, Uri, Version};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
@@ -125,8 +125,8 @@ impl Apns {
         let Some(uri) = self.uri(call.token) else { return answer::no_device_token() };
         let deadline = call.now + self.timeout;
         let id = apns_id(&call.delivery_key());
-        // Never 0, which would be "now or never".
-        let expiration = HeaderValue::from(self.tokens.clock().unix_s_after(call.time_left).max(1));
+        // A moment and no span: 0 would be "now or never".
+        let expiration = HeaderValue::from(self.tokens.clock().unix_s_after(call.time_left));
         let (mut token, mut begins, mut first) = (self.tokens.get(), call.now, true);
         loop {
             let request = || {
@@ -139,7 +139,7 @@ impl Apns {
             };
             let reply = http::exchange(&self.connections, begins, deadline, request, &content.payload).await;
             let reply = match reply {
-                Ok(reply) if reply.status == StatusCode::OK => return Answer::Accepted,
+                Ok(reply) if reply.status.is_success() => return Answer::Accepted,
                 Ok(reply) => reply,
                 Err(answer) => return answer,
             };

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bongsu_store::{BroadcastId, DeviceId, Message};
+use hyper::StatusCode;
 
 use super::*;
 use crate::provider::credentials::Source;

@@ -22,7 +22,7 @@ const LEAST_LIFE_S: u64 = 20 * 60;
 /// Our clock may differ by so many seconds from Apple's before we go by theirs.
 const TOLERATED_SKEW_S: u64 = 60;
 /// No token was refused for coming too soon.
-const NONE: u64 = u64::MAX;
+const NONE: u64 = 0;
 
 /// Whoever signs with this key.
 pub(super) struct Tokens {
@@ -30,7 +30,7 @@ pub(super) struct Tokens {
     key_id: String,
     team_id: String,
     clock: Clock,
-    /// When the token was issued that was refused for coming too soon after another.
+    /// When the latest token was issued that was refused for coming too soon after another.
     too_soon: AtomicU64,
     now: RwLock<Option<Arc<Token>>>,
 }
@@ -101,7 +101,14 @@ impl Tokens {
                     self.clock.follow(unix_s_of(date));
                 }
             }
-            "TooManyProviderTokenUpdates" => self.too_soon.store(used.issued_at, Ordering::Relaxed),
+            "TooManyProviderTokenUpdates" => {
+                if self.too_soon.fetch_max(used.issued_at, Ordering::Relaxed) < used.issued_at {
+                    tracing::warn!(
+                        key_id = self.key_id,
+                        "APNs says that provider tokens of this team change too often"
+                    );
+                }
+            }
             _ => return None,
         }
         Some(self.get()).filter(|token| !Arc::ptr_eq(token, used))
