@@ -69,7 +69,6 @@ pub(crate) fn reply(verdict: Verdict, number: u64) -> Answer {
         Verdict::Unregistered => error(StatusCode::GONE, r#"{"error":"unregistered"}"#),
         Verdict::Mismatched => error(StatusCode::BAD_REQUEST, r#"{"error":"mismatched"}"#),
         Verdict::Rejected => error(StatusCode::BAD_REQUEST, r#"{"error":"rejected"}"#),
-        Verdict::Mismatched => error(StatusCode::BAD_REQUEST, r#"{"error":"mismatched"}"#),
         Verdict::Throttled => error(StatusCode::TOO_MANY_REQUESTS, r#"{"error":"throttled"}"#),
         Verdict::Transient | Verdict::Failing | Verdict::Outage | Verdict::Hung => unavailable(),
         Verdict::Overridden => error(StatusCode::OK, r#"{"error":"overridden"}"#),
