@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::connect::{Store, bounded};
 use crate::error::Result;
 use crate::ids::ProviderId;
 
 /// Which protocol a provider speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
     /// HTTP POST of JSON to one URL.
     Webhook,

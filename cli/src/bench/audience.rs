@@ -1,8 +1,12 @@
 //! The devices of a benchmark and what they are told, alike for the product and for the bare loop.
 
+use std::net::SocketAddr;
+
 use bongsu_proto::v1;
 use bongsu_proto::v1::audience::Kind;
+use bongsu_store::ProviderKind;
 
+use super::provider::Provider;
 use crate::client::Client;
 use crate::error::Failure;
 use crate::stack::PROVIDER;
@@ -18,17 +22,56 @@ pub fn token(n: u64) -> String {
     format!("device-{n}")
 }
 
+/// What devices are registered with.
+#[derive(Clone, Debug)]
+pub enum Tokens {
+    /// Any text.
+    Plain,
+    /// The digits of it.
+    Hex,
+    /// Browsers that have one pair of keys: push resources below this address, with these keys.
+    Browsers { resources: String, keys: serde_json::Value },
+}
+
+impl Tokens {
+    /// As a kind of provider has them at the simulator.
+    pub async fn new(kind: ProviderKind, provider: &Provider, address: SocketAddr) -> anyhow::Result<Self> {
+        Ok(match kind {
+            ProviderKind::Webhook | ProviderKind::Fcm => Self::Plain,
+            ProviderKind::Apns => Self::Hex,
+            ProviderKind::WebPush => {
+                let subscription = provider.web_push_subscription("any").await?;
+                let resources = format!("https://{address}/webpush/");
+                Self::Browsers { resources, keys: subscription["keys"].clone() }
+            }
+        })
+    }
+
+    fn token(&self, n: u64) -> String {
+        match self {
+            Self::Plain => token(n),
+            // As long as most are, 32 bytes.
+            Self::Hex => format!("{:0<64}", token(n).bytes().map(|b| format!("{b:02x}")).collect::<String>()),
+            Self::Browsers { resources, keys } => {
+                serde_json::json!({ "endpoint": format!("{resources}{}", token(n)), "keys": keys })
+                    .to_string()
+            }
+        }
+    }
+}
+
 pub fn user(n: u64) -> String {
     format!("user-{n}")
 }
 
 /// Registers so many devices, each of a user of its own, with these topics.
-pub async fn import(intake: &Client, devices: u64, topics: &[&str]) -> Result<(), Failure> {
+pub async fn import(intake: &Client, devices: u64, topics: &[&str], tokens: &Tokens) -> Result<(), Failure> {
     let topics: Vec<String> = topics.iter().map(ToString::to_string).collect();
+    let tokens = tokens.clone();
     let device = move |n| v1::DeviceRegistration {
         user_id: user(n),
         provider: PROVIDER.to_owned(),
-        token: token(n),
+        token: tokens.token(n),
         topics: topics.clone(),
         ..Default::default()
     };

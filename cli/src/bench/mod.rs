@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`]
+//!   [`providers`], [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -23,6 +23,7 @@ mod observe;
 mod options;
 mod outage;
 mod provider;
+mod providers;
 mod quantile;
 mod report;
 mod retention;
@@ -61,6 +62,7 @@ enum Scenario {
     Snapshot(snapshot::Args),
     History(history::Args),
     Small(small::Args),
+    Providers(providers::Args),
     Fairness(fairness::Args),
     Equal(equal::Args),
     Retries(retries::Args),
@@ -93,6 +95,7 @@ impl Scenario {
             Self::Snapshot(args) => &args.large.options,
             Self::History(args) => &args.large.options,
             Self::Small(args) => &args.options,
+            Self::Providers(args) => &args.options,
             Self::Fairness(args) => &args.large.options,
             Self::Equal(args) => &args.large.options,
             Self::Retries(args) => &args.large.options,
@@ -111,6 +114,7 @@ impl Scenario {
             Self::Snapshot(args) => snapshot::run(args, output).await,
             Self::History(args) => history::run(args, output).await,
             Self::Small(args) => small::run(args, output).await,
+            Self::Providers(args) => providers::run(args, output).await,
             Self::Fairness(args) => fairness::run(args, output).await,
             Self::Equal(args) => equal::run(args, output).await,
             Self::Retries(args) => retries::run(args, output).await,

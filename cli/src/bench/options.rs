@@ -1,6 +1,7 @@
 //! What all scenarios are told: how the provider behaves, how many senders there are, how often it is run.
 
 use anyhow::ensure;
+use bongsu_store::ProviderKind;
 use serde::Serialize;
 
 use super::world::World;
@@ -90,6 +91,7 @@ pub struct Conditions {
     pub senders: u8,
     pub repeat: u32,
     pub reqwest: bool,
+    pub kind: ProviderKind,
     pub seed: u64,
 }
 
@@ -111,6 +113,7 @@ impl Options {
             senders: self.senders,
             repeat: self.repeat,
             reqwest: self.reqwest,
+            kind: ProviderKind::Webhook,
             seed: self.seed,
         })
     }
@@ -120,13 +123,17 @@ impl Conditions {
     /// The simulator's arguments.
     pub fn provider_args(&self) -> Vec<String> {
         let flag = |name: &str, value: String| [name.to_owned(), value];
-        [
+        let mut args = [
             flag("--latency-ms", self.latency_ms.to_string()),
             flag("--jitter-ms", self.jitter_ms.to_string()),
             flag("--transient", self.transient.to_string()),
             flag("--seed", self.seed.to_string()),
         ]
-        .concat()
+        .concat();
+        if self.kind != ProviderKind::Webhook {
+            args.push("--lenient".to_owned());
+        }
+        args
     }
 }
 

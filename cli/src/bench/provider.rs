@@ -36,6 +36,12 @@ impl Provider {
             .await
     }
 
+    /// What a browser of this name registers with, in JSON.
+    pub async fn web_push_subscription(&self, name: &str) -> anyhow::Result<serde_json::Value> {
+        let answer = self.http.get(format!("{}/webpush/subscription/{name}", self.url)).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
+    }
+
     /// From here the simulator notes the last acceptance before and the first after.
     pub async fn mark(&self) -> anyhow::Result<Stats> {
         self.answer(self.http.post(format!("{}/mark", self.url))).await

@@ -10,7 +10,7 @@ use bongsu_store::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::audience;
+use super::audience::{self, Tokens};
 use super::kernel::Watched;
 use super::options::Conditions;
 use super::provider::Provider;
@@ -87,6 +87,7 @@ impl World {
         options.log_filter = LOG_FILTER.to_owned();
         options.provider_sim_args = conditions.provider_args();
         options.reqwest = conditions.reqwest;
+        options.kind = conditions.kind;
         // Histories are as long as a scenario wants them.
         options.intake_args = vec!["--retention-days".to_owned(), "0".to_owned()];
         let stack = Stack::start(options).await?;
@@ -105,7 +106,9 @@ impl World {
         let senders = self.start_senders().await?;
         Self::stop_processes(senders).await;
         let began = Instant::now();
-        audience::import(&self.intake, devices, topics).await?;
+        let tokens =
+            Tokens::new(self.conditions.kind, &self.provider, self.stack.provider_sim.address()).await?;
+        audience::import(&self.intake, devices, topics, &tokens).await?;
         let count = number(devices.try_into().unwrap_or(i64::MAX));
         self.output.note(&format!("imported {count} devices in {:.1} s", began.elapsed().as_secs_f64()));
         Ok(())

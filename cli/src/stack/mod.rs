@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bongsu_ops::local_postgres::{self, LocalPostgres};
+use bongsu_store::ProviderKind;
+use tempfile::TempDir;
 
 use crate::migrate::migrate;
 
 mod process;
+mod providers;
 
 pub use process::{Process, stop_all};
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub provider_sim_args: Vec<String>,
     /// Whether senders call with reqwest, as they do where there is a user name in the URL of a webhook.
     pub reqwest: bool,
+    /// Which protocol senders speak with the simulator.
+    pub kind: ProviderKind,
 }
 
 impl Options {
@@ -71,6 +76,7 @@ impl Options {
             intake_args: Vec::new(),
             provider_sim_args: Vec::new(),
             reqwest: false,
+            kind: ProviderKind::Webhook,
         })
     }
 }
@@ -104,6 +110,8 @@ pub struct Stack {
     senders_spawned: AtomicU32,
     intakes_spawned: AtomicU32,
     postgres: Option<LocalPostgres>,
+    /// The providers file with what it names, where there is one; removed with us.
+    providers: Option<(PathBuf, TempDir)>,
 }
 
 impl Stack {
@@ -122,6 +130,14 @@ impl Stack {
         };
         let intake = start_intake(&options, "intake", &database_url);
         let (provider_sim, intake) = tokio::try_join!(provider_sim, intake)?;
+        let providers = match options.kind {
+            ProviderKind::Webhook => None,
+            kind => {
+                let directory = tempfile::Builder::new().prefix("bongsu-providers-").tempdir()?;
+                let file = providers::write(kind, provider_sim.address(), directory.path()).await?;
+                Some((file, directory))
+            }
+        };
         Ok(Self {
             intake,
             provider_sim,
@@ -130,6 +146,7 @@ impl Stack {
             senders_spawned: AtomicU32::new(0),
             intakes_spawned: AtomicU32::new(1),
             postgres,
+            providers,
         })
     }
 
@@ -141,9 +158,12 @@ impl Stack {
     /// When it does not start.
     pub async fn spawn_sender(&self, sender: SenderOptions) -> anyhow::Result<Process> {
         let name = format!("sender-{}", self.senders_spawned.fetch_add(1, Ordering::Relaxed) + 1);
-        let webhook = format!("{PROVIDER}={}", self.push_url());
+        let provider = match &self.providers {
+            None => ["--webhook".to_owned(), format!("{PROVIDER}={}", self.push_url())],
+            Some((file, _)) => ["--providers".to_owned(), file.display().to_string()],
+        };
         let listen = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
-        let args = [listen, vec!["--webhook".to_owned(), webhook], sender.args].concat();
+        let args = [listen, provider.to_vec(), sender.args].concat();
         start(&self.options, "sender", &name, args, Some(&self.database_url)).await
     }
 
