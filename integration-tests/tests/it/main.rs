@@ -21,6 +21,7 @@ mod demo;
 mod doctor;
 mod killed;
 mod limits;
+mod mixed;
 mod nothing_lost;
 mod one_delivery;
 mod outage;

@@ -234,7 +234,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    async fn start(behaviour: Behaviour) -> Self {
+    pub async fn start(behaviour: Behaviour) -> Self {
         let listener = listener().await;
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
