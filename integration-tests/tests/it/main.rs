@@ -19,6 +19,7 @@ mod connection_faults;
 mod database_faults;
 mod demo;
 mod doctor;
+mod fcm;
 mod killed;
 mod limits;
 mod mixed;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{World, quick, registration, until};
 
 /// Follows a broadcast until one of its providers is parked; returns that status.
-async fn parked(world: &World, id: i64) -> BroadcastStatus {
+pub async fn parked(world: &World, id: i64) -> BroadcastStatus {
     let request = StreamStatusRequest { broadcast_id: id };
     let mut stream = world.deliveries().await.stream_status(request).await.unwrap().into_inner();
     loop {

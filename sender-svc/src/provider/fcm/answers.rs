@@ -99,9 +99,9 @@ pub(super) fn of_fcm(http_status: u16, retry_after: Option<Duration>, body: &[u8
 
 /// Whether it is our access token that was not taken. What a third party (APNs, a browser's push service) does not take is
 /// a setting of the project, and no new token helps.
-pub(super) fn refuses_the_token(answer: &Answer) -> bool {
-    matches!(answer, Answer::Trouble { trouble: Trouble::Denied, said, .. }
-        if matches!(&*said.code, "UNAUTHENTICATED" | "401"))
+pub(super) fn refuses_the_token(http_status: u16, answer: &Answer) -> bool {
+    let of_others = matches!(answer, Answer::Trouble { said, .. } if said.code == "THIRD_PARTY_AUTH_ERROR");
+    http_status == 401 && !of_others
 }
 
 #[cfg(test)]
@@ -214,12 +214,14 @@ mod tests {
 
     #[test]
     fn only_a_401_about_our_own_token_calls_for_another_one() {
-        let unauthenticated = error(401, "UNAUTHENTICATED", "", &json!([]));
-        assert!(refuses_the_token(&of_fcm(401, None, &unauthenticated)));
-        assert!(refuses_the_token(&of_fcm(401, None, b"")));
-        let third_party = error(401, "UNAUTHENTICATED", "", &fcm_error("THIRD_PARTY_AUTH_ERROR"));
-        assert!(!refuses_the_token(&of_fcm(401, None, &third_party)));
-        let forbidden = error(403, "PERMISSION_DENIED", "", &json!([]));
-        assert!(!refuses_the_token(&of_fcm(403, None, &forbidden)));
+        for (status, code, ours) in [
+            (401, "", true),
+            (401, "UNSPECIFIED_ERROR", true),
+            (401, "THIRD_PARTY_AUTH_ERROR", false),
+            (403, "", false),
+        ] {
+            let answer = of_fcm(status, None, &error(status, "UNAUTHENTICATED", "", &fcm_error(code)));
+            assert_eq!(refuses_the_token(status, &answer), ours, "{status} {code}");
+        }
     }
 }

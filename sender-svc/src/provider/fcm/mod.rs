@@ -23,7 +23,7 @@ pub use message::Content;
 
 use super::answer::{Answer, Said};
 use super::credentials::{Credentials, Source};
-use super::http::{self, AGENT, Connections, Trust};
+use super::http::{self, AGENT, Connections, Reply, Trust};
 use super::{Brief, Call};
 use account::{ServiceAccount, send_path};
 use token_endpoint::TokenEndpoint;
@@ -119,8 +119,13 @@ impl Fcm {
                 Ok(token) => token,
                 Err(not_granted) => return not_granted.into_answer(),
             };
-            let answer = self.send(call, content, &token, deadline).await;
-            if refused_before || !answers::refuses_the_token(&answer) {
+            let reply = match self.send(call, content, &token, deadline).await {
+                Ok(reply) => reply,
+                Err(answer) => return answer,
+            };
+            let status = reply.status.as_u16();
+            let answer = answers::of_fcm(status, reply.retry_after(), &reply.body);
+            if refused_before || !answers::refuses_the_token(status, &answer) {
                 return answer;
             }
             self.tokens.refused(&token);
@@ -128,20 +133,22 @@ impl Fcm {
         }
     }
 
-    async fn send(&self, call: Call<'_>, content: &Content, token: &Token, deadline: Instant) -> Answer {
+    async fn send(
+        &self,
+        call: Call<'_>,
+        content: &Content,
+        token: &Token,
+        deadline: Instant,
+    ) -> Result<Reply, Answer> {
         let now = Instant::now();
         // The token may have been waited for.
         let time_left = call.time_left.saturating_sub(now - call.now);
         let unix_now = u64::try_from(self.tokens.endpoint.unix_now()).unwrap_or_default();
-        let body = match content.body(call.token, time_left, unix_now) {
-            Ok(body) => body,
-            Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
-        };
+        let body = content
+            .body(call.token, time_left, unix_now)
+            .map_err(|error| Answer::Rejected(Said::new("encode", error.to_string())))?;
         let request = || self.request(token, &body);
-        match http::exchange(&self.connections, now, deadline, request, &body).await {
-            Ok(reply) => answers::of_fcm(reply.status.as_u16(), reply.retry_after(), &reply.body),
-            Err(answer) => answer,
-        }
+        http::exchange(&self.connections, now, deadline, request, &body).await
     }
 
     fn request(&self, token: &Token, body: &Bytes) -> Request<()> {
