@@ -15,6 +15,7 @@ use crate::world::{World, quick, to_everyone, until};
 /// A world whose only provider is FCM at the simulator, over TLS, with the files that the sender reads.
 struct FcmWorld {
     world: World,
+    http: reqwest::Client,
     folder: PathBuf,
     key_file: Value,
 }
@@ -29,16 +30,17 @@ impl FcmWorld {
 
     async fn without_sender(behaviour: Behaviour) -> Self {
         let world = World::new(behaviour).await;
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let get = async |path: &str| {
             let url = format!("http://{}{path}", world.sim.address);
-            reqwest::get(url).await.unwrap().text().await.unwrap()
+            http.get(url).send().await.unwrap().text().await.unwrap()
         };
         let name = format!("bongsu-fcm-{}-{}", std::process::id(), world.sim.address.port());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("ca.pem"), get("/ca.pem").await).unwrap();
         let key_file = serde_json::from_str(&get("/fcm/service-account.json").await).unwrap();
-        Self { world, folder, key_file }
+        Self { world, http, folder, key_file }
     }
 
     fn file(&self, name: &str) -> String {
@@ -80,7 +82,7 @@ impl FcmWorld {
 
     async fn revoke(&self) {
         let url = format!("http://{}/fcm/revoke", self.world.sim.address);
-        assert!(reqwest::Client::new().post(url).send().await.unwrap().status().is_success());
+        assert!(self.http.post(url).send().await.unwrap().status().is_success());
     }
 
     async fn stop(self) {
