@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::import::Import;
-use crate::providers::Providers;
+use crate::providers::{KnownProvider, Providers};
 use crate::{convert, status, validate};
 
 const DEFAULT_PAGE: i64 = 100;
@@ -48,7 +48,7 @@ impl DeviceService for Devices {
             .await
             .map_err(|e| status::from_store(&e, "RegisterDevice"))?;
         let mut violations = Violations::default();
-        let registration = validate::registration(sent, known.id(&name), &mut violations);
+        let registration = validate::registration(sent, known.named(&name), &mut violations);
         if !violations.is_empty() {
             return Err(api::invalid(&violations.within("registration")));
         }
@@ -74,10 +74,8 @@ impl DeviceService for Devices {
                     return Err(api::invalid(&violations));
                 }
                 let which = format!("live device with this token at provider \"{}\"", sent.provider);
-                (
-                    DeviceName::Token(self.provider_id("token.provider", &sent.provider).await?, sent.token),
-                    which,
-                )
+                let provider = self.provider("token.provider", &sent.provider).await?;
+                (DeviceName::Token(provider.id, validate::stored_token(provider.kind, sent.token)), which)
             }
         };
         let device =
@@ -145,7 +143,7 @@ impl DeviceService for Devices {
             return Err(api::invalid(&violations));
         }
         if let Some(provider) = &filter.provider {
-            self.provider_id("provider", provider).await?;
+            self.provider("provider", provider).await?;
         }
         // One row more than asked for tells whether there is a next page.
         let filter = DeviceFilter { after: after.map(|[id]| DeviceId(id)), limit: limit + 1, ..filter };
@@ -194,13 +192,13 @@ impl DeviceService for Devices {
 }
 
 impl Devices {
-    async fn provider_id(&self, field: &str, name: &str) -> Result<bongsu_store::ProviderId, Status> {
+    async fn provider(&self, field: &str, name: &str) -> Result<KnownProvider, Status> {
         let known = self
             .providers
             .knowing(once(name))
             .await
             .map_err(|e| status::from_store(&e, "reading the providers"))?;
-        known.id(name).ok_or_else(|| status::unknown_provider(field, name, &known.names()))
+        known.named(name).ok_or_else(|| status::unknown_provider(field, name, &known.names()))
     }
 }
 

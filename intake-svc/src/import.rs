@@ -84,7 +84,7 @@ impl<'a> Import<'a> {
         let mut valid: Vec<Registration> = Vec::with_capacity(sent.len());
         for (row, registration) in (first_row..).zip(sent) {
             let mut violations = Violations::default();
-            let provider = known.id(&registration.provider);
+            let provider = known.named(&registration.provider);
             if provider.is_none() && !registration.provider.is_empty() {
                 let shown: String = registration.provider.chars().take(64).collect();
                 violations.add("provider", status::unknown_provider_text(&shown, &known.names()));

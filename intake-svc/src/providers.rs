@@ -18,13 +18,20 @@ pub(crate) struct Providers {
 /// The providers at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    ids: HashMap<String, ProviderId>,
+    named: HashMap<String, KnownProvider>,
     kinds: Vec<ProviderKind>,
 }
 
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownProvider {
+    pub id: ProviderId,
+    pub kind: ProviderKind,
+}
+
 impl Known {
-    pub fn id(&self, name: &str) -> Option<ProviderId> {
-        self.ids.get(name).copied()
+    pub fn named(&self, name: &str) -> Option<KnownProvider> {
+        self.named.get(name).copied()
     }
 
     /// Every kind that one of them is of: what is to be sent must fit all, since an audience is found only later. A webhook,
@@ -35,7 +42,7 @@ impl Known {
 
     /// In alphabetical order.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.ids.keys().cloned().collect();
+        let mut names: Vec<String> = self.named.keys().cloned().collect();
         names.sort_unstable();
         names
     }
@@ -51,7 +58,7 @@ impl Providers {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((read_at, known)) = last
             && read_at.elapsed() < MAX_AGE
-            && names.into_iter().all(|name| known.ids.contains_key(name))
+            && names.into_iter().all(|name| known.named.contains_key(name))
         {
             return Ok(known);
         }
@@ -61,8 +68,9 @@ impl Providers {
         if kinds.is_empty() {
             kinds.push(ProviderKind::Webhook);
         }
-        let ids = providers.into_iter().map(|provider| (provider.name, provider.id)).collect();
-        let known = Arc::new(Known { ids, kinds });
+        let named =
+            providers.into_iter().map(|p| (p.name, KnownProvider { id: p.id, kind: p.kind })).collect();
+        let known = Arc::new(Known { named, kinds });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), Arc::clone(&known)));
         Ok(known)

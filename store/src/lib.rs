@@ -33,6 +33,7 @@ mod range;
 mod replay;
 mod retention;
 mod shards;
+mod subscription;
 mod sweep;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -69,5 +70,6 @@ pub use retention::{
     PartitionState, Purged, RetentionTurn, Step,
 };
 pub use shards::{MAX_SHARDS, SetShards};
+pub use subscription::{BadSubscription, Subscription};
 pub use sweep::{SweepLane, Swept};
 pub use topic::Subscribed;

@@ -2,9 +2,10 @@
 
 use bongsu_ops::api::Violations;
 use bongsu_proto::v1::{DeviceRegistration, ListDevicesRequest, ProviderToken};
-use bongsu_store::{DeviceFilter, DeviceId, ProviderId, Registration};
+use bongsu_store::{DeviceFilter, DeviceId, ProviderKind, Registration, Subscription};
 
 use super::text;
+use crate::providers::KnownProvider;
 
 const MAX_USER_ID_BYTES: usize = 256;
 const MAX_PROVIDER_BYTES: usize = 64;
@@ -18,7 +19,7 @@ const MAX_DEVICE_IDS: usize = 10_000;
 /// is not known.
 pub(crate) fn registration(
     sent: DeviceRegistration,
-    provider: Option<ProviderId>,
+    provider: Option<KnownProvider>,
     v: &mut Violations,
 ) -> Option<Registration> {
     user_id(&sent.user_id, v);
@@ -31,12 +32,22 @@ pub(crate) fn registration(
     for (index, topic) in sent.topics.iter().enumerate().take(MAX_TOPICS) {
         text::topic(format_args!("topics[{index}]"), topic, v);
     }
+    let token = match provider {
+        Some(KnownProvider { kind: ProviderKind::WebPush, .. }) => match Subscription::parse(&sent.token) {
+            Ok(subscription) => subscription.canonical(),
+            Err(bad) => {
+                v.add("token", bad.to_string());
+                String::new()
+            }
+        },
+        _ => sent.token,
+    };
     if !v.is_empty() {
         return None;
     }
     Some(Registration {
-        provider_id: provider?,
-        token: sent.token,
+        provider_id: provider?.id,
+        token,
         user_id: sent.user_id,
         installation_id: Some(sent.installation_id).filter(|id| !id.is_empty()),
         consent: sent.consent,
@@ -53,6 +64,14 @@ pub(crate) fn user_id(user_id: &str, v: &mut Violations) {
 pub(crate) fn provider_token(sent: &ProviderToken, v: &mut Violations) {
     text::name("token.provider", &sent.provider, 1..=MAX_PROVIDER_BYTES, v);
     text::name("token.token", &sent.token, 1..=MAX_TOKEN_BYTES, v);
+}
+
+/// The token as it is stored. One that could not be registered is as it was sent: nobody has it.
+pub(crate) fn stored_token(kind: ProviderKind, token: String) -> String {
+    match kind {
+        ProviderKind::WebPush => Subscription::parse(&token).map_or(token, |s| s.canonical()),
+        ProviderKind::Webhook | ProviderKind::Fcm | ProviderKind::Apns => token,
+    }
 }
 
 /// Devices by id, in order and each once.
@@ -86,7 +105,11 @@ pub(crate) fn list_filter(request: &ListDevicesRequest, v: &mut Violations) -> D
 
 #[cfg(test)]
 mod tests {
+    use bongsu_store::ProviderId;
+
     use super::*;
+
+    const WEBHOOK: KnownProvider = KnownProvider { id: ProviderId(1), kind: ProviderKind::Webhook };
 
     fn valid() -> DeviceRegistration {
         DeviceRegistration {
@@ -101,7 +124,7 @@ mod tests {
         let mut sent = valid();
         change(&mut sent);
         let mut violations = Violations::default();
-        registration(sent, Some(ProviderId(1)), &mut violations);
+        registration(sent, Some(WEBHOOK), &mut violations);
         violations.kept().iter().map(|v| v.field.clone()).collect()
     }
 
@@ -122,7 +145,25 @@ mod tests {
 
     #[test]
     fn an_empty_installation_id_is_none() {
-        let stored = registration(valid(), Some(ProviderId(1)), &mut Violations::default());
+        let stored = registration(valid(), Some(WEBHOOK), &mut Violations::default());
         assert_eq!(stored.expect("valid").installation_id, None);
+    }
+
+    #[test]
+    fn a_web_push_device_is_registered_with_a_subscription_and_nothing_else() {
+        let web_push = Some(KnownProvider { kind: ProviderKind::WebPush, ..WEBHOOK });
+        let mut violations = Violations::default();
+        assert!(registration(valid(), web_push, &mut violations).is_none());
+        let told: Vec<_> = violations.kept().iter().map(|v| v.field.as_str()).collect();
+        assert_eq!(told, ["token"]);
+        let token = format!(
+            r#"{{"expirationTime":null,"endpoint":"https://push.example:443/a","keys":{{"p256dh":"BA{}","auth":"{}=="}}}}"#,
+            "A".repeat(85),
+            "A".repeat(22)
+        );
+        let sent = DeviceRegistration { token: token.clone(), ..valid() };
+        let stored = registration(sent, web_push, &mut Violations::default()).expect("a subscription");
+        assert!(stored.token.starts_with(r#"{"endpoint":"https://push.example/a","keys":{"auth":""#));
+        assert_eq!(stored.token, stored_token(ProviderKind::WebPush, token));
     }
 }
