@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_listing_breaks_off_when_the_counts_are_reset_under_it() {
-        let sim = Arc::new(Sim::new(Behaviour::default()).expect("a simulator"));
+        let sim = Arc::new(Sim::new(Behaviour::default(), None).expect("a simulator"));
         let count = |key: &str| {
             let mut state = sim.lock();
             state.ledger.count(&Behaviour::default(), key, "token", std::time::Duration::ZERO).expect("room");

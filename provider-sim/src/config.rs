@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::Behaviour;
+use crate::{Behaviour, WebhookSecret};
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
@@ -14,6 +14,10 @@ pub struct Config {
     #[arg(long, env = "BONGSU_SIM_LISTEN", value_name = "ADDR", default_value_t = DEFAULT_LISTEN)]
     pub listen: SocketAddr,
 
+    /// Refuse pushes of the webhook that are not signed with this secret, `whsec_…` (Standard Webhooks)
+    #[arg(long, env = "BONGSU_SIM_WEBHOOK_SECRET", value_name = "SECRET", hide_env_values = true)]
+    pub webhook_secret: Option<WebhookSecret>,
+
     /// How it behaves until told otherwise by `PATCH /behaviour`
     #[command(flatten)]
     pub behaviour: Behaviour,
@@ -21,7 +25,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { listen: DEFAULT_LISTEN, behaviour: Behaviour::default() }
+        Self { listen: DEFAULT_LISTEN, webhook_secret: None, behaviour: Behaviour::default() }
     }
 }
 
@@ -48,9 +52,10 @@ mod tests {
                     --throttle-times 2 --outage --outage-start-s 1.5 --outage-duration-s 4 --status 401 --hang \
                     --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --lenient --seed 9 \
                     --fcm-token-lifetime-s 60 --fcm-token-status 503 --fcm-clock-ahead-s 90 \
-                    --unregistered-ago-s 5 --provider-token-interval-s 6 --clock-ahead-s -7";
+                    --unregistered-ago-s 5 --provider-token-interval-s 6 --clock-ahead-s -7 --webhook-secret whsec_AAAA";
         let expected = Config {
             listen: "127.0.0.1:9".parse().expect("an address"),
+            webhook_secret: "whsec_AAAA".parse().ok(),
             behaviour: Behaviour {
                 latency_ms: 30,
                 jitter_ms: 10,

@@ -12,12 +12,12 @@ use crate::answer::{self, Answer, DeliveryLines};
 use crate::ledger::Wait;
 use crate::push::{Refusal, read_whole};
 use crate::sim::Sim;
-use crate::{BehaviourPatch, apns, fcm, query};
+use crate::{BehaviourPatch, apns, fcm, query, webpush};
 
 const DEFAULT_WAIT_MS: u64 = 30_000;
 const MAX_WAIT_MS: u64 = 3_600_000;
 
-const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /fcm/service-account.json, POST /token, POST /fcm/revoke, GET /apns/key.p8, GET /healthz";
+const PATHS: &str = "POST /push, GET /stats, GET|PATCH /behaviour, GET /wait, POST /mark, GET /deliveries, POST /reset, GET /ca.pem, GET /fcm/service-account.json, POST /token, POST /fcm/revoke, GET /apns/key.p8, POST /webpush/NAME, GET /webpush/subscription/NAME, GET /webpush/payload/NAME, GET /healthz";
 
 pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
@@ -48,12 +48,17 @@ pub(crate) async fn control(sim: &Arc<Sim>, request: Request<Incoming>) -> Answe
         ) => Ok(not_allowed("GET")),
         (_, "/behaviour") => Ok(not_allowed("GET, PATCH")),
         (_, "/push" | "/mark" | "/reset" | "/token" | "/fcm/revoke") => Ok(not_allowed("POST")),
-        (_, path) => {
-            let detail = format!("there is no {path}; there are {PATHS}");
-            Ok(answer::refusal(StatusCode::NOT_FOUND, "not_found", &detail))
+        (&Method::GET, path) if path.starts_with(webpush::RESOURCES) => {
+            webpush::get(sim, &parts).unwrap_or_else(|| Ok(not_found(path)))
         }
+        (_, path) => Ok(not_found(path)),
     };
     answered.unwrap_or_else(Refusal::into_answer)
+}
+
+fn not_found(path: &str) -> Answer {
+    let detail = format!("there is no {path}; there are {PATHS}");
+    answer::refusal(StatusCode::NOT_FOUND, "not_found", &detail)
 }
 
 async fn patch_behaviour(sim: &Sim, body: Incoming) -> Result<Answer, Refusal> {

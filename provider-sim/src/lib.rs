@@ -26,6 +26,7 @@
 //! | answer | body | when |
 //! | --- | --- | --- |
 //! | 200 | `{"id":"<n>"}` | accepted; a repeated key gets the same id |
+//! | 401 | `{"error":"unauthorized"}` | not signed with the secret that it was started with (Standard Webhooks) |
 //! | 400 | `{"error":"rejected"}` | tokens beginning with `rejected-` |
 //! | 400 | `{"error":"mismatched"}` | tokens beginning with `mismatched-`: in the plain protocol the same as the one before |
 //! | 400, 413, 507 | `{"error":"malformed"}`, … with `detail` | not a push; too large; no room for another key |
@@ -46,6 +47,15 @@
 //! `POST /3/device/<token>`, over HTTP/2, with a provider token of the team `TESTTEAM00` signed with the key that `GET
 //! /apns/key.p8` tells (id `TESTKEY000`), for the topic `example.bongsu.app`. Device tokens are the hexadecimal digits of what
 //! `to` is elsewhere, and `apns-id` names the delivery. Everything that Apple documents is checked, and refused in its words.
+//!
+//! # Web push
+//!
+//! `POST /webpush/{name}` is a push service's resource for the browser of that name (RFC 8030): it wants TTL, opens what is
+//! encrypted (RFC 8291) and checks who sends it (RFC 8292), unless it is `lenient`. The delivery's name is
+//! `<name>/<broadcast_id>`, of what was encrypted; where it is lenient, `<name>/<Topic>`. Names are answered like tokens above,
+//! with 201 where it accepts; also 401 without credentials, 403 with wrong ones, 413 beyond 4,096 bytes.
+//! `GET /webpush/subscription/{name}` is what the browser's page would pass on, with the host that was asked, and
+//! `GET /webpush/payload/{name}` what the browser was sent last (of the last 64 pushes that were opened).
 //!
 //! # Control, on the same port
 //!
@@ -77,13 +87,16 @@ mod protocol;
 mod push;
 mod query;
 mod server;
+mod signature;
 mod sim;
 mod stats;
 mod tls;
 mod webhook;
+mod webpush;
 
 pub use apns::{KEY_ID as APNS_KEY_ID, TEAM_ID as APNS_TEAM_ID, TOPIC as APNS_TOPIC};
 pub use behaviour::{Behaviour, BehaviourPatch, InvalidBehaviour};
 pub use config::Config;
 pub use server::run;
+pub use signature::WebhookSecret;
 pub use stats::{DeliveryRecord, Mark, Stats};

@@ -8,13 +8,14 @@ use crate::answer::Answer;
 use crate::decision::Verdict;
 use crate::push::{Push, Refusal};
 use crate::sim::Sim;
-use crate::{Behaviour, apns, fcm, webhook};
+use crate::{Behaviour, apns, fcm, webhook, webpush};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Webhook,
     Fcm,
     Apns,
+    WebPush,
 }
 
 impl Protocol {
@@ -25,6 +26,7 @@ impl Protocol {
             (_, path) if fcm::is_path(path) => Some(Self::Fcm),
             // Whatever the method: it has words for that, too.
             (_, path) if apns::is_push(path) => Some(Self::Apns),
+            (&Method::POST, path) if path.starts_with(webpush::RESOURCES) => Some(Self::WebPush),
             _ => None,
         }
     }
@@ -32,16 +34,17 @@ impl Protocol {
     /// Understands a push, or answers in the protocol's own words what is none. Nothing is counted yet.
     pub fn read<'a>(self, sim: &Sim, parts: &'a Parts, body: &'a [u8]) -> Result<Push<'a>, Answer> {
         match self {
-            Self::Webhook => webhook::read(parts, body).map_err(Refusal::into_answer),
+            Self::Webhook => webhook::read(sim, parts, body).map_err(Refusal::into_answer),
             Self::Fcm => fcm::read(sim, parts, body),
             Self::Apns => apns::read(sim, parts, body),
+            Self::WebPush => webpush::read(sim, parts, body).map_err(Refusal::into_answer),
         }
     }
 
     /// What an answer repeats of its request.
     pub fn echo(self, parts: &Parts) -> Option<(HeaderName, HeaderValue)> {
         match self {
-            Self::Webhook | Self::Fcm => None,
+            Self::Webhook | Self::Fcm | Self::WebPush => None,
             Self::Apns => apns::echo(parts),
         }
     }
@@ -52,6 +55,7 @@ impl Protocol {
             Self::Webhook => webhook::reply(verdict, number),
             Self::Fcm => fcm::reply(verdict, number),
             Self::Apns => apns::reply(verdict, behaviour),
+            Self::WebPush => webpush::reply(verdict, number),
         }
     }
 }

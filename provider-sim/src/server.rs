@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// returns. `config.listen` is for whoever binds the listener. Fails only if the behaviour is impossible.
 pub async fn run(config: Config, listener: TcpListener, shutdown: CancellationToken) -> anyhow::Result<()> {
     config.behaviour.check()?;
-    let sim = Arc::new(Sim::new(config.behaviour)?);
+    let sim = Arc::new(Sim::new(config.behaviour, config.webhook_secret)?);
     let mut connections = JoinSet::new();
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "the push provider simulator listens");

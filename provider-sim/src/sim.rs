@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::fcm::Access;
 use crate::ledger::Ledger;
 use crate::tls::Identity;
-use crate::{Behaviour, apns};
+use crate::webpush::Opened;
+use crate::{Behaviour, WebhookSecret, apns};
 
 pub(crate) struct Sim {
     /// One lock for all of it, so that every count of a call is seen or none is. A push holds it for less than a
@@ -16,6 +17,9 @@ pub(crate) struct Sim {
     pub identity: Identity,
     pub fcm: Access,
     pub apns: apns::Tokens,
+    pub opened: Opened,
+    /// Where webhooks must be signed.
+    pub webhook_secret: Option<WebhookSecret>,
 }
 
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub(crate) struct State {
 }
 
 impl Sim {
-    pub fn new(behaviour: Behaviour) -> anyhow::Result<Self> {
+    pub fn new(behaviour: Behaviour, webhook_secret: Option<WebhookSecret>) -> anyhow::Result<Self> {
         let state = State { behaviour, ledger: Ledger::new() };
         Ok(Self {
             state: Mutex::new(state),
@@ -33,6 +37,8 @@ impl Sim {
             identity: Identity::new()?,
             fcm: Access::new()?,
             apns: apns::Tokens::new()?,
+            opened: Opened::default(),
+            webhook_secret,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::answer::{self, Answer};
 use crate::decision::Verdict;
 use crate::keys::MAX_KEY_BYTES;
 use crate::push::{Push, Refusal};
+use crate::sim::Sim;
 
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
 const MAX_TOKEN_BYTES: usize = 4_096;
@@ -33,7 +34,10 @@ struct Notification<'a> {
     broadcast_id: Cow<'a, str>,
 }
 
-pub(crate) fn read<'a>(parts: &'a Parts, body: &'a [u8]) -> Result<Push<'a>, Refusal> {
+pub(crate) fn read<'a>(sim: &Sim, parts: &'a Parts, body: &'a [u8]) -> Result<Push<'a>, Refusal> {
+    if let Some(secret) = &sim.webhook_secret {
+        secret.check(&parts.headers, body)?;
+    }
     let body: Body<'a> = serde_json::from_slice(body)
         .map_err(|error| Refusal::malformed(format!("the body is no push in JSON: {error}")))?;
     if body.to.is_empty() || body.to.len() > MAX_TOKEN_BYTES {

@@ -7,3 +7,4 @@ mod load;
 mod push;
 mod shutdown;
 mod support;
+mod webpush;
