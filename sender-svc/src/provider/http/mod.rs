@@ -14,7 +14,8 @@ use hyper::header::{DATE, HeaderMap, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
-pub(crate) use connections::{Connections, NoAnswer, Stage, innermost, refusal};
+pub(crate) use connections::Connections;
+use connections::{NoAnswer, Stage, innermost, refusal};
 pub(crate) use tls::Trust;
 pub(crate) use turns::Turns;
 
@@ -24,7 +25,7 @@ use super::answer::{self, Answer, Said, Trouble};
 pub(crate) const AGENT: &str = concat!("bongsu/", env!("CARGO_PKG_VERSION"));
 /// Streams that one HTTP/2 connection is trusted to carry: servers commonly allow 100 to 250, and calls beyond the limit
 /// wait inside the client.
-const STREAMS_PER_CONNECTION: usize = 95;
+pub(crate) const STREAMS_PER_CONNECTION: usize = 95;
 /// Of a failure's body, what is kept: enough for the JSON in which providers explain themselves.
 const KEPT_BYTES: usize = 4_096;
 /// A body is read to this length, so that its connection can be used again; one that is longer costs its connection.
@@ -34,9 +35,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Beside its time-out, a call gets this long for what is in the socket already.
 const LAST_LOOK: Duration = Duration::from_millis(250);
 /// An idle connection is kept this long.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A long HTTP/2 connection is asked whether it lives this often, and given up after the time-out.
-pub(crate) const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
 /// How many connections carry so many calls at a time.
 pub(crate) fn connections_for(in_flight: usize) -> usize {
@@ -47,6 +48,20 @@ pub(crate) fn connections_for(in_flight: usize) -> usize {
 /// known that nothing was sent.
 pub(crate) fn connect_timeout(timeout: Duration) -> Duration {
     CONNECT_TIMEOUT.min(timeout * 3 / 4)
+}
+
+/// What every reqwest client of ours is made with, for connections that carry up to `calls` at a time.
+pub(crate) fn client(calls: usize, connect_timeout: Duration) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(AGENT)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(connect_timeout)
+        .tcp_nodelay(true)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(calls)
+        .http2_keep_alive_interval(KEEPALIVE.0)
+        .http2_keep_alive_timeout(KEEPALIVE.1)
 }
 
 /// What a provider answered.
@@ -110,7 +125,17 @@ pub(crate) async fn exchange(
     }
 }
 
-pub(crate) fn no_answer(stage: Stage, cause: String) -> Answer {
+/// What it means that reqwest has no answer.
+pub(crate) fn failed(error: &reqwest::Error) -> Answer {
+    let stage = match refusal(error) {
+        Some(_) => Stage::Refused,
+        None if error.is_connect() => Stage::Unsent,
+        None => Stage::Unknown,
+    };
+    no_answer(stage, innermost(error))
+}
+
+fn no_answer(stage: Stage, cause: String) -> Answer {
     let (trouble, code) = match stage {
         Stage::Unsent => (Trouble::Unreachable, "connect"),
         Stage::Refused => (Trouble::Unreachable, "refused"),

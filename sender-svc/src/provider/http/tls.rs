@@ -37,4 +37,11 @@ impl Trust {
     pub fn for_http2(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.tls)
     }
+
+    /// For whichever HTTP the server prefers.
+    pub fn for_any_http(&self) -> ClientConfig {
+        let mut tls = ClientConfig::clone(&self.tls);
+        tls.alpn_protocols.push(b"http/1.1".to_vec());
+        tls
+    }
 }

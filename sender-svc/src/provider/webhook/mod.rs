@@ -4,72 +4,66 @@
 //! {"to": "<token>", "notification": {"broadcast_id": "…", "title": "…", "body": "…", "data": {…}}}
 //! ```
 //!
+//! Or with a body of the operator's shape ([`template`]), with headers of his own, and signed ([`extras`]).
+//!
 //! `Idempotency-Key` is the same for every attempt of a delivery, so that the receiver can drop a second one.
 
+mod endpoint;
+mod extras;
+mod signature;
+mod template;
+
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bongsu_store::webhook_notification;
+use bongsu_store::{Message, webhook_notification};
 use bytes::Bytes;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Uri, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer, Said};
-use super::http::{
-    self, AGENT, Connections, IDLE_TIMEOUT, KEEPALIVE, Reply, Stage, Turns, innermost, refusal, within,
-};
+use super::credentials::Source;
+use super::http::{self, AGENT, Connections, Reply, Trust, Turns, within};
 use super::{Brief, Call};
-
-/// Where a webhook provider is called.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Endpoint {
-    url: reqwest::Url,
-    /// HTTP/2 without TLS, by prior knowledge.
-    h2c: bool,
-}
-
-impl TryFrom<String> for Endpoint {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> anyhow::Result<Self> {
-        text.parse()
-    }
-}
-
-impl std::str::FromStr for Endpoint {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        let (h2c, http) = match text.strip_prefix("h2c://") {
-            Some(rest) => (true, format!("http://{rest}")),
-            None => (false, text.to_string()),
-        };
-        let url = reqwest::Url::parse(&http).with_context(|| format!("{text:?} is not a URL"))?;
-        ensure!(
-            matches!(url.scheme(), "http" | "https"),
-            "{text:?} must begin with https://, http:// or h2c://"
-        );
-        ensure!(url.host_str().is_some_and(|h| !h.is_empty()), "{text:?} names no host");
-        Ok(Self { url, h2c })
-    }
-}
+pub use endpoint::Endpoint;
+use extras::{Extras, Headers};
+use template::{Template, Values};
 
 /// What a webhook provider is told beside what all are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     url: Endpoint,
+    #[serde(default)]
+    headers: Headers,
+    body: Option<BodyTemplate>,
+    /// What calls are signed with.
+    secret: Option<Source>,
+    /// The only certificates to believe, in PEM; the system's where absent.
+    ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+struct BodyTemplate(Template);
+
+impl TryFrom<String> for BodyTemplate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Template::try_from(text).map(Self).map_err(|error| format!("{error:#}"))
+    }
 }
 
 impl Settings {
     /// Nothing but an address.
     pub fn new(url: Endpoint) -> Self {
-        Self { url }
+        Self { url, headers: Headers::default(), body: None, secret: None, ca_file: None }
     }
 }
 
@@ -77,6 +71,8 @@ impl Settings {
 #[derive(Debug)]
 pub struct Webhook {
     client: Client,
+    template: Option<Template>,
+    extras: Option<Extras>,
     timeout: Duration,
 }
 
@@ -98,7 +94,17 @@ struct ReqwestClient {
 
 /// What all calls of a broadcast have in common.
 #[derive(Debug)]
-pub struct Content(Box<RawValue>);
+pub struct Content(Shape);
+
+#[derive(Debug)]
+enum Shape {
+    Notification(Box<RawValue>),
+    /// For the template.
+    Parts {
+        message: Message,
+        broadcast_id: String,
+    },
+}
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -112,7 +118,13 @@ struct Body<'a> {
 impl Webhook {
     /// A client for up to `in_flight` calls at a time, each ended after `timeout`.
     pub fn new(settings: Settings, in_flight: usize, timeout: Duration) -> anyhow::Result<Self> {
-        let endpoint = settings.url;
+        let Settings { url: endpoint, headers, body, secret, ca_file } = settings;
+        ensure!(
+            ca_file.is_none() || endpoint.url.scheme() == "https",
+            "ca_file is of no use without an https:// address"
+        );
+        let extras = Extras::load(headers, secret)?;
+        let tls = ca_file.map(|path| Trust::new(Some(&path))).transpose()?.map(|trust| trust.for_any_http());
         let connect_timeout = http::connect_timeout(timeout);
         let connections = http::connections_for(in_flight);
         // Credentials in the URL are a header that reqwest makes of them.
@@ -125,48 +137,62 @@ impl Webhook {
             let http2 = endpoint.h2c || endpoint.url.scheme() == "https";
             let count = if http2 { connections } else { 1 };
             let client = || {
-                let mut builder = reqwest::Client::builder()
-                    .user_agent(AGENT)
-                    .redirect(reqwest::redirect::Policy::none())
-                    .no_proxy()
-                    .connect_timeout(connect_timeout)
-                    .tcp_nodelay(true)
-                    .pool_idle_timeout(IDLE_TIMEOUT)
-                    .pool_max_idle_per_host(in_flight)
-                    .http2_keep_alive_interval(KEEPALIVE.0)
-                    .http2_keep_alive_timeout(KEEPALIVE.1);
+                let mut builder = http::client(in_flight, connect_timeout);
                 if endpoint.h2c {
                     builder = builder.http2_prior_knowledge();
+                }
+                if let Some(tls) = &tls {
+                    builder = builder.tls_backend_preconfigured(tls.clone());
                 }
                 builder.build().context("building the HTTP client")
             };
             let clients = (0..count).map(|_| client()).collect::<anyhow::Result<_>>()?;
             Client::Reqwest(ReqwestClient { url: endpoint.url, clients, turns: Turns::new(count) })
         };
-        Ok(Self { client, timeout })
+        Ok(Self { client, template: body.map(|body| body.0), extras, timeout })
     }
 
     /// What all calls of a broadcast have in common.
     pub fn prepare(&self, brief: Brief<'_>) -> Content {
-        let json = webhook_notification(brief.origin, brief.message);
-        Content(RawValue::from_string(json).expect("serde_json wrote it"))
+        Content(match self.template {
+            Some(_) => {
+                Shape::Parts { message: brief.message.clone(), broadcast_id: brief.origin.to_string() }
+            }
+            None => {
+                let json = webhook_notification(brief.origin, brief.message);
+                Shape::Notification(RawValue::from_string(json).expect("serde_json wrote it"))
+            }
+        })
+    }
+
+    fn body(&self, token: &str, key: &str, content: &Content) -> serde_json::Result<Vec<u8>> {
+        match (&content.0, &self.template) {
+            (Shape::Parts { message, broadcast_id }, Some(template)) => {
+                let Message { title, body, data } = message;
+                template.fill(Values { token, title, body, data, broadcast_id, delivery_key: key })
+            }
+            (Shape::Notification(notification), _) => serde_json::to_vec(&Body { to: token, notification }),
+            // Prepared by a provider that has a template, and called by one that has none.
+            (Shape::Parts { .. }, None) => Err(serde::ser::Error::custom("the template is missing")),
+        }
     }
 
     /// Makes one call. Never longer than the time-out, whatever the other side does.
     pub async fn call(&self, call: Call<'_>, content: &Content) -> Answer {
-        let body = match serde_json::to_vec(&Body { to: call.token, notification: &content.0 }) {
+        let key = call.delivery_key();
+        let body = match self.body(call.token, &key, content) {
             Ok(body) => Bytes::from(body),
             Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
         };
+        let more = self.extras.as_ref().map(|extras| extras.headers(&key, &body));
         let deadline = call.now + self.timeout;
-        let key = call.delivery_key();
         let reply = match &self.client {
             Client::Http2 { uri, connections } => {
-                let request = || http2_request(uri, &key, &body);
+                let request = || http2_request(uri, &key, &body, more.as_ref());
                 http::exchange(connections, call.now, deadline, request, &body).await
             }
             // Boxed: its state is large, and would be part of that of every call.
-            Client::Reqwest(client) => Box::pin(client.call(key, body, deadline)).await,
+            Client::Reqwest(client) => Box::pin(client.call(key, body, more, deadline)).await,
         };
         match reply {
             Ok(reply) => answer::of_webhook(reply.status.as_u16(), reply.retry_after(), reply.text()),
@@ -176,12 +202,19 @@ impl Webhook {
 }
 
 impl ReqwestClient {
-    async fn call(&self, key: String, body: Bytes, deadline: Instant) -> Result<Reply, Answer> {
+    async fn call(
+        &self,
+        key: String,
+        body: Bytes,
+        more: Option<HeaderMap>,
+        deadline: Instant,
+    ) -> Result<Reply, Answer> {
         let turn = self.turns.take(Instant::now());
         let request = self.clients[turn]
             .post(self.url.clone())
             .header(CONTENT_TYPE, JSON)
             .header(IDEMPOTENCY_KEY, key)
+            .headers(more.unwrap_or_default())
             .body(body);
         match within(deadline, pin!(request.send())).await {
             Some(Ok(response)) => {
@@ -190,19 +223,14 @@ impl ReqwestClient {
             }
             Some(Err(error)) => {
                 self.turns.fails(turn, Instant::now());
-                let stage = match refusal(&error) {
-                    Some(_) => Stage::Refused,
-                    None if error.is_connect() => Stage::Unsent,
-                    None => Stage::Unknown,
-                };
-                Err(http::no_answer(stage, innermost(&error)))
+                Err(http::failed(&error))
             }
             None => Err(http::timed_out()),
         }
     }
 }
 
-fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<()> {
+fn http2_request(uri: &Uri, key: &str, body: &Bytes, more: Option<&HeaderMap>) -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri.clone();
@@ -217,22 +245,15 @@ fn http2_request(uri: &Uri, key: &str, body: &Bytes) -> Request<()> {
         key.set_sensitive(true);
         headers.insert(IDEMPOTENCY_KEY, key);
     }
+    if let Some(more) = more {
+        headers.extend(more.clone());
+    }
     request
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_endpoint_is_https_http_or_h2c_and_anything_else_is_named() {
-        assert!("https://push.example/v1".parse::<Endpoint>().is_ok());
-        assert!("h2c://127.0.0.1:8090/push".parse::<Endpoint>().is_ok_and(|e| e.h2c));
-        for bad in ["", "push.example", "ftp://push.example", "http://"] {
-            let error = bad.parse::<Endpoint>().expect_err(bad);
-            assert!(format!("{error:#}").contains(bad), "{error:#}");
-        }
-    }
 
     #[test]
     fn credentials_in_the_url_of_an_h2c_webhook_are_left_to_the_client_that_sends_them() {
