@@ -31,6 +31,7 @@ use crate::provider::Adapter;
 use crate::provider::apns::{self, Apns};
 use crate::provider::fcm::{self, Fcm};
 use crate::provider::webhook::{self, Webhook};
+use crate::provider::webpush::{self, WebPush};
 
 const MAX_NAME_BYTES: usize = 64;
 /// What every kind of provider may be told; the rest of a table is for its kind.
@@ -50,6 +51,7 @@ pub enum Kind {
     Webhook(webhook::Settings),
     Fcm(fcm::Settings),
     Apns(apns::Settings),
+    WebPush(webpush::Settings),
 }
 
 /// What all are told.
@@ -119,11 +121,17 @@ fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<P
     };
     let (common, own): (Table, Table) =
         table.into_iter().partition(|(setting, _)| COMMON.contains(&setting.as_str()));
-    let common = common_of(read_table(common)?, defaults, retry_floor(&kind))?;
+    let mut common: CommonTable = read_table(common)?;
+    // Many push services under one name: the trouble of one is none of the others' business.
+    if kind == ProviderKind::WebPush.name() {
+        common.never_park.get_or_insert(true);
+    }
+    let common = common_of(common, defaults, retry_floor(&kind))?;
     let kind = match kind.as_str() {
         "webhook" => Kind::Webhook(read_table(own)?),
         "fcm" => Kind::Fcm(read_table(own)?),
         "apns" => Kind::Apns(read_table(own)?),
+        "webpush" => Kind::WebPush(read_table(own)?),
         other => bail!("kind is {other:?}: give {}", kinds()),
     };
     Ok(Provider { name: name.to_owned(), kind, common })
@@ -212,6 +220,7 @@ impl Kind {
             Self::Webhook(_) => ProviderKind::Webhook,
             Self::Fcm(_) => ProviderKind::Fcm,
             Self::Apns(_) => ProviderKind::Apns,
+            Self::WebPush(_) => ProviderKind::WebPush,
         }
     }
 }
@@ -225,17 +234,15 @@ impl Provider {
     pub fn adapter(&self) -> anyhow::Result<Adapter> {
         let Common { in_flight, call_timeout, .. } = self.common;
         let in_flight = in_flight as usize;
-        let adapter = match &self.kind {
-            Kind::Webhook(settings) => {
-                Webhook::new(settings.clone(), in_flight, call_timeout).map(|w| Adapter::Webhook(Arc::new(w)))
-            }
-            Kind::Fcm(settings) => {
-                Fcm::new(settings.clone(), in_flight, call_timeout).map(|f| Adapter::Fcm(Arc::new(f)))
-            }
-            Kind::Apns(settings) => {
-                Apns::new(settings.clone(), in_flight, call_timeout).map(|a| Adapter::Apns(Arc::new(a)))
-            }
+        let adapter = || {
+            Ok(match self.kind.clone() {
+                Kind::Webhook(own) => Adapter::Webhook(Arc::new(Webhook::new(own, in_flight, call_timeout)?)),
+                Kind::Fcm(own) => Adapter::Fcm(Arc::new(Fcm::new(own, in_flight, call_timeout)?)),
+                Kind::Apns(own) => Adapter::Apns(Arc::new(Apns::new(own, in_flight, call_timeout)?)),
+                Kind::WebPush(own) => Adapter::WebPush(Arc::new(WebPush::new(own, in_flight, call_timeout)?)),
+            })
         };
+        let adapter: anyhow::Result<Adapter> = adapter();
         adapter.with_context(|| format!("provider {:?}", self.name))
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod documented;
 pub mod fcm;
 pub(crate) mod http;
 pub mod webhook;
+pub mod webpush;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use answer::{Answer, Trouble};
 use apns::Apns;
 use fcm::Fcm;
 use webhook::Webhook;
+use webpush::WebPush;
 
 /// A provider, ready to be called.
 #[derive(Debug, Clone)]
@@ -28,6 +30,7 @@ pub enum Adapter {
     Webhook(Arc<Webhook>),
     Fcm(Arc<Fcm>),
     Apns(Arc<Apns>),
+    WebPush(Arc<WebPush>),
 }
 
 /// What is told, the same for every device.
@@ -45,6 +48,7 @@ pub enum Prepared {
     Webhook(Arc<Webhook>, webhook::Content),
     Fcm(Arc<Fcm>, fcm::Content),
     Apns(Arc<Apns>, apns::Content),
+    WebPush(Arc<WebPush>, webpush::Content),
 }
 
 /// One delivery to one device.
@@ -72,6 +76,7 @@ impl Adapter {
             Self::Webhook(webhook) => Prepared::Webhook(Arc::clone(webhook), webhook.prepare(brief)),
             Self::Fcm(fcm) => Prepared::Fcm(Arc::clone(fcm), fcm.prepare(brief)),
             Self::Apns(apns) => Prepared::Apns(Arc::clone(apns), apns.prepare(brief)),
+            Self::WebPush(push) => Prepared::WebPush(Arc::clone(push), push.prepare(brief)),
         }
     }
 }
@@ -84,6 +89,7 @@ impl Prepared {
             Self::Webhook(webhook, content) => webhook.call(call, content).await,
             Self::Fcm(fcm, content) => Box::pin(fcm.call(call, content)).await,
             Self::Apns(apns, content) => Box::pin(apns.call(call, content)).await,
+            Self::WebPush(push, content) => Box::pin(push.call(call, content)).await,
         }
     }
 }
