@@ -35,3 +35,5 @@ mod sharded;
 mod stoppable;
 mod tokens;
 mod truthful_health;
+mod webhook;
+mod webpush;
