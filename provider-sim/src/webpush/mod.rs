@@ -80,6 +80,8 @@ pub(crate) fn reply(verdict: Verdict, number: u64) -> Answer {
         }
         Verdict::Unregistered => error(StatusCode::GONE, r#"{"error":"unsubscribed"}"#),
         Verdict::Rejected => error(StatusCode::BAD_REQUEST, r#"{"error":"rejected"}"#),
+        // Subscribed for another key (RFC 8292, section 4.2).
+        Verdict::Mismatched => error(StatusCode::FORBIDDEN, r#"{"error":"mismatched"}"#),
         Verdict::Throttled => error(StatusCode::TOO_MANY_REQUESTS, r#"{"error":"throttled"}"#),
         Verdict::Transient | Verdict::Failing | Verdict::Outage | Verdict::Hung => {
             error(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"unavailable"}"#)

@@ -14,8 +14,8 @@ use hyper::header::{DATE, HeaderMap, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
-pub(crate) use connections::Connections;
-use connections::{NoAnswer, Stage, innermost, refusal};
+pub(crate) use connections::{Connections, innermost};
+use connections::{NoAnswer, Stage, refusal};
 pub(crate) use tls::Trust;
 pub(crate) use turns::Turns;
 
