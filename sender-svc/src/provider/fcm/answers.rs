@@ -54,7 +54,8 @@ impl Status {
     fn is_about_the_device(&self) -> bool {
         let violations = self.details.iter().flat_map(|detail| &detail.violations);
         let words = violations.flat_map(|violation| [&violation.subject, &violation.description]);
-        words.chain([&self.message]).any(|text| text.to_ascii_lowercase().contains("device"))
+        // At the beginning: a project may have the word in its name.
+        words.chain([&self.message]).any(|text| text.to_ascii_lowercase().starts_with("device"))
     }
 
     fn into_said(self, http_status: u16, body: &[u8]) -> Said {
@@ -208,6 +209,7 @@ mod tests {
         let provider = SlowDown::Provider;
         assert_eq!(pause("Quota exceeded for 'Send requests'", "", None), (provider, Some(60 * SECOND)));
         assert_eq!(pause("", "", Some(7 * SECOND)), (provider, Some(7 * SECOND)));
+        assert_eq!(pause("Quota exceeded for projects/my-devices", "", None).0, provider);
         assert_eq!(pause("", "Device message rate exceeded", None).0, SlowDown::Device);
         assert_eq!(pause("Device quota exceeded.", "", None).0, SlowDown::Device);
     }

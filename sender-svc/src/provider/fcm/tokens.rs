@@ -165,3 +165,62 @@ impl Token {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use tokio::net::TcpListener;
+
+    use super::super::super::credentials::Source;
+    use super::super::super::http::Trust;
+    use super::super::account::tests::key_file;
+    use super::*;
+
+    /// Tokens from an endpoint that hangs up on everybody, and how many it has heard.
+    async fn hopeless() -> (Arc<Tokens>, Arc<AtomicUsize>) {
+        bongsu_ops::telemetry::install_crypto();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let count = Arc::<AtomicUsize>::default();
+        let counting = Arc::clone(&count);
+        tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                counting.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let path = std::env::temp_dir().join(format!("bongsu-tokens-{}.json", address.port()));
+        std::fs::write(&path, key_file(&format!("https://{address}/token")).to_string()).expect("written");
+        let credentials = Credentials::load(Source::File(path.clone()), ServiceAccount::parse);
+        std::fs::remove_file(path).expect("removed");
+        let endpoint = TokenEndpoint::new(None, &Trust::new(None).expect("certificates"));
+        (Tokens::new(credentials.expect("a key file"), endpoint.expect("a client")), count)
+    }
+
+    #[tokio::test]
+    async fn however_many_wait_one_request_is_made_and_the_next_one_only_after_a_pause() {
+        let (tokens, requests) = hopeless().await;
+        for round in 1..=2 {
+            let began = Instant::now();
+            let deadline = began + Duration::from_secs(60);
+            for fetched in join_all((0..50).map(|_| tokens.get(deadline))).await {
+                let not_granted = fetched.expect_err("nobody gives any");
+                assert!(!not_granted.refused, "{not_granted}");
+            }
+            assert_eq!(requests.load(Ordering::Relaxed), round);
+            assert!(round == 1 || began.elapsed() > PAUSE * 9 / 10, "{:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_cannot_wait_goes_without_and_takes_the_request_from_nobody() {
+        let (tokens, requests) = hopeless().await;
+        let now = Instant::now();
+        let hasty = tokens.get(now).await.expect_err("no time");
+        assert!(hasty.detail.contains("in time"), "{hasty}");
+        let patient = tokens.get(now + Duration::from_secs(60)).await.expect_err("nobody gives any");
+        assert!(patient.detail.contains("does not answer"), "{patient}");
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+    }
+}
