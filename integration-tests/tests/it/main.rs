@@ -11,6 +11,7 @@ mod tcp_proxy;
 mod world;
 
 mod accept_once;
+mod apns;
 mod at_most_once;
 mod bad_devices;
 mod bench;

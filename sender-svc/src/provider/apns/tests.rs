@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use bongsu_store::{BroadcastId, DeviceId, Message};
 use hyper::StatusCode;
@@ -14,6 +16,8 @@ const KEYS: [&str; 2] = [
 ];
 
 const BROADCAST: BroadcastId = BroadcastId(7);
+/// A moment when tokens change.
+const HALF_PAST: u64 = 1_700_000_000 / 1_800 * 1_800;
 
 struct KeyFile(PathBuf);
 
@@ -55,6 +59,16 @@ fn message(title: &str) -> Message {
     Message { title: title.to_owned(), body: String::new(), data }
 }
 
+fn refused(date: Option<SystemTime>) -> Reply {
+    let date = date.map(|date| HeaderValue::from_str(&httpdate::fmt_http_date(date)).expect("a date"));
+    let headers = date.into_iter().map(|date| (hyper::header::DATE, date)).collect();
+    Reply { status: StatusCode::FORBIDDEN, headers, body: vec![] }
+}
+
+fn failure(reason: &str) -> Failure {
+    Failure::parse(format!(r#"{{"reason":"{reason}"}}"#).as_bytes())
+}
+
 fn brief(message: &Message, priority: Priority) -> Brief<'_> {
     Brief { origin: BROADCAST, message, priority }
 }
@@ -87,12 +101,11 @@ fn what_is_wrong_with_a_key_is_told_without_the_key() {
 async fn two_senders_use_one_token_and_make_it_once() {
     let file = KeyFile::new("two");
     let [one, other] = [file.apns(""), file.apns("")];
-    let (first, second) = (one.tokens.get(), other.tokens.get());
-    // The half hour may have just passed between them.
-    let second = if first.header() == second.header() { second } else { one.tokens.get() };
-    assert_eq!(first.header().as_bytes(), second.header().as_bytes());
+    one.tokens.clock().pretend(HALF_PAST + 3);
+    other.tokens.clock().pretend(HALF_PAST + 1_700);
     let held = one.tokens.get();
-    assert!(std::sync::Arc::ptr_eq(&held, &one.tokens.get()) || held.header() != one.tokens.get().header());
+    assert_eq!(held.header().as_bytes(), other.tokens.get().header().as_bytes());
+    assert!(Arc::ptr_eq(&held, &one.tokens.get()));
     assert!(!format!("{one:?} {:?}", held.header()).contains("eyJ"), "no token in what is logged");
 }
 
@@ -111,27 +124,39 @@ async fn a_changed_key_file_is_a_new_token_at_once() {
 async fn a_refused_token_is_replaced_where_there_is_another_and_only_then() {
     let file = KeyFile::new("refused");
     let apns = file.apns("");
-    let reply = |date: Option<std::time::SystemTime>| {
-        let date = date.map(|date| HeaderValue::from_str(&httpdate::fmt_http_date(date)).expect("a date"));
-        let headers = date.into_iter().map(|date| (hyper::header::DATE, date)).collect();
-        Reply { status: StatusCode::FORBIDDEN, headers, body: vec![] }
-    };
-    let failure = |reason: &str| Failure::parse(format!(r#"{{"reason":"{reason}"}}"#).as_bytes());
     let used = apns.tokens.get();
     let expired = failure("ExpiredProviderToken");
-    let now = std::time::SystemTime::now();
+    let now = SystemTime::now();
     for (failure, reply) in [
-        (&expired, reply(None)),
-        (&expired, reply(Some(now))),
-        (&failure("BadDeviceToken"), reply(Some(now + Duration::from_secs(7_200)))),
+        (&expired, refused(None)),
+        (&expired, refused(Some(now))),
+        (&failure("BadDeviceToken"), refused(Some(now + Duration::from_secs(7_200)))),
     ] {
         let other = apns.tokens.instead_of(&used, failure, &reply);
         assert!(other.is_none_or(|other| other.header() != used.header()), "only at the half hour");
     }
-    let ahead = reply(Some(now + Duration::from_secs(7_200)));
+    let ahead = refused(Some(now + Duration::from_secs(7_200)));
     let other = apns.tokens.instead_of(&used, &expired, &ahead).expect("issued two hours later");
     assert_ne!(other.header(), used.header());
     assert!(apns.tokens.instead_of(&other, &expired, &ahead).is_none(), "there is no newer one");
+}
+
+#[tokio::test]
+async fn where_a_token_comes_too_soon_the_one_of_before_is_used_until_it_does_not() {
+    let file = KeyFile::new("soon");
+    let tokens = file.apns("").tokens;
+    let at = |unix_s| {
+        tokens.clock().pretend(unix_s);
+        tokens.get()
+    };
+    let too_many = failure("TooManyProviderTokenUpdates");
+    let (before, new) = (at(HALF_PAST - 5), at(HALF_PAST + 5));
+    assert_ne!(before.header(), new.header());
+    let other = tokens.instead_of(&new, &too_many, &refused(None)).expect("the one of before");
+    assert_eq!(other.header(), before.header());
+    assert!(tokens.instead_of(&other, &too_many, &refused(None)).is_none(), "there is no third");
+    assert_eq!(at(HALF_PAST + 1_190).header(), before.header());
+    assert_eq!(at(HALF_PAST + 1_210).header(), new.header());
 }
 
 #[tokio::test]

@@ -143,6 +143,13 @@ impl Clock {
         then.saturating_add_signed(self.ahead_s.load(Ordering::Relaxed))
     }
 
+    /// As if it were this late.
+    #[cfg(test)]
+    pub fn pretend(&self, unix_s: u64) {
+        let ahead_s = unix_s.cast_signed() - unix_s_of(SystemTime::now()).cast_signed();
+        self.ahead_s.store(ahead_s, Ordering::Relaxed);
+    }
+
     /// Goes by the provider's clock where it differs too much from what we took the time to be.
     fn follow(&self, provider_s: u64) {
         if provider_s.abs_diff(self.unix_s()) <= TOLERATED_SKEW_S {
