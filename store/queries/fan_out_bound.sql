@@ -5,6 +5,7 @@ SELECT CASE $2::audience_kind
         (SELECT max(id) FROM (
             SELECT id FROM device
             WHERE shard = $3 AND provider_id = $4 AND id > $5 AND id <= $6 AND enabled AND retired_at IS NULL
+              AND quarantined_at IS NULL
             ORDER BY id LIMIT $8) AS page)
     WHEN 'topics' THEN
         (SELECT max(device_id) FROM (

@@ -4,7 +4,8 @@
 -- became of a replay are looked up one by one, by their key: as joins, these were seen to read all devices there are. Topics and
 -- devices ask for nothing but columns and predicate of device_sendable, which answers without a look at the row.
 WITH marked AS (
-    -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired, or without consent, keep theirs.
+    -- A dead letter is taken up by one replay at a time: by the next one only where the last did not come to call. Devices that are retired or
+    -- quarantined, or without consent, keep theirs.
     UPDATE dead_letter l
     SET replayed_by = $1
     FROM (SELECT * FROM broadcast WHERE id = $1 OFFSET 0) AS br
@@ -18,18 +19,19 @@ WITH marked AS (
       AND CASE cardinality(br.replay_reasons) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY(br.replay_reasons) END
       AND (br.replay_code IS NULL OR l.code = br.replay_code)
       AND (br.replay_provider IS NULL OR l.provider_id = br.replay_provider)
-      AND (SELECT d.enabled AND d.retired_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
+      AND (SELECT d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
     RETURNING l.device_id AS id
 ), target AS MATERIALIZED (
     SELECT d.id
     FROM device d
     WHERE $2::audience_kind = 'everyone'
-      AND d.shard = $3 AND d.provider_id = $4 AND d.id > $5 AND d.id <= $6 AND d.enabled AND d.retired_at IS NULL
+      AND d.shard = $3 AND d.provider_id = $4 AND d.id > $5 AND d.id <= $6 AND d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL
     UNION ALL
     SELECT d.id
     FROM (SELECT DISTINCT device_id FROM device_topic
           WHERE topic = ANY($8::text[]) AND shard = $3 AND provider_id = $4 AND device_id > $5 AND device_id <= $6) AS t
     CROSS JOIN LATERAL (SELECT id FROM device WHERE shard = $3 AND provider_id = $4 AND id = t.device_id AND enabled AND retired_at IS NULL
+                          AND quarantined_at IS NULL
                         OFFSET 0) AS d
     WHERE $2 = 'topics'
     UNION ALL
@@ -38,12 +40,13 @@ WITH marked AS (
     CROSS JOIN unnest(a.user_ids) AS u(user_id)
     CROSS JOIN LATERAL (SELECT * FROM device WHERE user_id = u.user_id OFFSET 0) AS d
     WHERE $2 = 'users' AND a.broadcast_id = $1 AND a.ordinal = $6
-      AND d.shard = $3 AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL
+      AND d.shard = $3 AND d.provider_id = $4 AND d.id <= $7 AND d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL
     UNION ALL
     SELECT d.id
     FROM broadcast_audience a
     CROSS JOIN unnest(a.device_ids) AS l(device_id)
     CROSS JOIN LATERAL (SELECT id FROM device WHERE shard = $3 AND provider_id = $4 AND id = l.device_id AND enabled AND retired_at IS NULL
+                          AND quarantined_at IS NULL
                         OFFSET 0) AS d
     WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6 AND d.id <= $7
     UNION ALL

@@ -11,4 +11,4 @@ WHERE (l.replayed_by IS NULL OR EXISTS (
   AND CASE cardinality($3::dead_reason[]) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY($3) END
   AND ($4::text IS NULL OR l.code = $4)
   AND ($5::smallint IS NULL OR l.provider_id = $5)
-  AND (SELECT d.enabled AND d.retired_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
+  AND (SELECT d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)

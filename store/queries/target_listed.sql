@@ -5,6 +5,6 @@ FROM unnest($2::bigint[], $3::bigint[]) AS l(batch, device_id)
 CROSS JOIN LATERAL (
     SELECT v.id, v.token, v.registered_at
     FROM device v
-    WHERE v.shard = $1 AND v.id = l.device_id AND v.enabled AND num_nulls(v.retired_at) = 1
+    WHERE v.shard = $1 AND v.id = l.device_id AND v.enabled AND num_nulls(v.retired_at, v.quarantined_at) = 2
     OFFSET 0
 ) AS v

@@ -5,6 +5,6 @@ CROSS JOIN LATERAL (
     SELECT array_agg(v.id) AS ids, array_agg(v.token) AS tokens, array_agg(v.registered_at) AS registered
     FROM device v
     WHERE v.shard = $1 AND v.provider_id = r.provider_id AND v.id BETWEEN r.first AND r.last
-      AND v.enabled AND v.retired_at IS NULL
+      AND v.enabled AND v.retired_at IS NULL AND v.quarantined_at IS NULL
 ) AS v
 WHERE v.ids IS NOT NULL

@@ -2,16 +2,20 @@
 //!
 //! ```text
 //!  live ──▶ retired (requested | replaced | unregistered)
+//!   │ ▲        │ unregistered: an operator may undo it
+//!   ▼ └────────┘
+//!  quarantined ──▶ live: registered again, or restored by an operator
 //! ```
 //!
-//! A retired device never comes back: the same token registered anew is a new device. It has no topics.
+//! A retired device does not come back by itself: the same token registered anew is a new device. It has no topics. A quarantined
+//! device keeps its topics, is not called, and can be retired like a live one.
 
 use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::connect::Store;
 use crate::error::Result;
-use crate::ids::{DeviceId, ProviderId};
+use crate::ids::{BroadcastId, DeviceId, ProviderId};
 
 /// Why a device was retired. Spelled alike in SQL (`retire_reason`) and proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
@@ -43,6 +47,14 @@ pub struct Device {
     pub retired_at: Option<OffsetDateTime>,
     /// Set with `retired_at`.
     pub retire_reason: Option<RetireReason>,
+    /// Where a provider said that the token is gone: in answer to a call for this broadcast, with this code.
+    pub retired_by: Option<BroadcastId>,
+    pub retire_code: Option<String>,
+    /// Set, with the next three, while it is not called because a provider said that token and credentials do not fit together.
+    pub quarantined_at: Option<OffsetDateTime>,
+    pub quarantine_code: Option<String>,
+    pub quarantine_detail: Option<String>,
+    pub quarantined_by: Option<BroadcastId>,
     /// In alphabetical order; empty in lists, which do not read them.
     pub topics: Vec<String>,
 }
@@ -63,6 +75,33 @@ pub enum ConsentOf {
     User(String),
 }
 
+/// In which states devices are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DeviceStates {
+    /// Not retired: live or quarantined.
+    #[default]
+    Registered,
+    All,
+    /// Neither retired nor quarantined.
+    Live,
+    /// Not retired.
+    Quarantined,
+    Retired,
+}
+
+impl DeviceStates {
+    /// The count of NULLs in `retired_at` and in `quarantined_at` that a device must not have; 2: it may have any.
+    fn excluded(self) -> (i32, i32) {
+        match self {
+            Self::Registered => (0, 2),
+            Self::All => (2, 2),
+            Self::Live => (0, 0),
+            Self::Quarantined => (0, 1),
+            Self::Retired => (1, 2),
+        }
+    }
+}
+
 /// Which devices to list, in order of id.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceFilter {
@@ -70,7 +109,7 @@ pub struct DeviceFilter {
     /// Name of a provider.
     pub provider: Option<String>,
     pub topic: Option<String>,
-    pub include_retired: bool,
+    pub states: DeviceStates,
     /// Only those after this one: the last of the page before.
     pub after: Option<DeviceId>,
     /// Rows at most.
@@ -121,9 +160,10 @@ impl Store {
 
     /// A page of devices.
     pub async fn list_devices(&self, filter: &DeviceFilter) -> Result<Vec<Device>> {
-        let DeviceFilter { user_id, provider, topic, include_retired, after, limit } = filter;
+        let DeviceFilter { user_id, provider, topic, states, after, limit } = filter;
         let shards = self.shards().await?.list();
         let (provider, after) = (provider.as_deref(), after.unwrap_or(DeviceId(0)).0);
+        let (retired, quarantined) = states.excluded();
         // One statement per index that finds the page, so that each has one good plan.
         let devices = match (user_id, topic) {
             (Some(user_id), topic) => {
@@ -132,7 +172,8 @@ impl Store {
                     "queries/device_list_user.sql",
                     user_id,
                     after,
-                    include_retired,
+                    retired,
+                    quarantined,
                     provider,
                     limit,
                     topic.as_deref()
@@ -146,10 +187,35 @@ impl Store {
                     "queries/device_list_topic.sql",
                     &shards,
                     after,
-                    include_retired,
+                    retired,
+                    quarantined,
                     provider,
                     limit,
                     topic
+                )
+                .fetch_all(&self.pool)
+                .await?
+            }
+            (None, None) if *states == DeviceStates::Quarantined => {
+                sqlx::query_file_as!(
+                    Device,
+                    "queries/device_list_quarantined.sql",
+                    &shards,
+                    after,
+                    provider,
+                    limit
+                )
+                .fetch_all(&self.pool)
+                .await?
+            }
+            (None, None) if *states == DeviceStates::Retired => {
+                sqlx::query_file_as!(
+                    Device,
+                    "queries/device_list_retired.sql",
+                    &shards,
+                    after,
+                    provider,
+                    limit
                 )
                 .fetch_all(&self.pool)
                 .await?
@@ -160,7 +226,8 @@ impl Store {
                     "queries/device_list.sql",
                     &shards,
                     after,
-                    include_retired,
+                    retired,
+                    quarantined,
                     provider,
                     limit
                 )

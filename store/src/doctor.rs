@@ -108,6 +108,23 @@ impl Store {
         check!(
             findings,
             connection,
+            "doubted",
+            "queries/doctor_doubted.sql",
+            Attention,
+            "look whether address, credentials and environment are those of the app; no device of these answers was retired. \
+             Then `bongsu providers unpark` it, and `bongsu dead-letters replay` what died"
+        );
+        check!(
+            findings,
+            connection,
+            "quarantined",
+            "queries/doctor_quarantined.sql",
+            Attention,
+            "`bongsu devices list --state quarantined` tells why; once that is mended, `bongsu devices restore`"
+        );
+        check!(
+            findings,
+            connection,
             "partitions",
             "queries/doctor_partitions.sql",
             Attention,

@@ -7,13 +7,13 @@
 mod record;
 mod retry;
 mod sent;
+mod unfit;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sqlx::Connection;
-use time::OffsetDateTime;
 
 use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
@@ -21,6 +21,8 @@ use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, SenderId, Shard};
 use crate::shards::by_shard;
+
+pub use self::unfit::{Fate, Unfit};
 
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,23 +88,14 @@ pub struct Outcome {
     pub verdict: Verdict,
 }
 
-/// A registration whose token the provider called gone.
-#[derive(Debug, Clone)]
-pub struct Gone {
-    /// The device's, and so that of its batch.
-    pub shard: Shard,
-    pub device: DeviceId,
-    pub token: String,
-    pub registered_at: OffsetDateTime,
-}
-
 /// What is recorded together.
 #[derive(Debug, Default, Clone)]
 pub struct Flush {
     pub outcomes: Vec<Outcome>,
     /// Batches whose owner has an answer for all it read; their last outcomes are in this flush or were in earlier ones.
     pub closed: Vec<LeasedBatch>,
-    pub gone: Vec<Gone>,
+    /// Devices that are not to be called again.
+    pub unfit: Vec<Unfit>,
 }
 
 /// What a flush came to.
@@ -142,17 +135,17 @@ impl Flush {
     fn parts(&self) -> BTreeMap<Shard, Cow<'_, Self>> {
         let batches = self.outcomes.iter().map(|outcome| &outcome.batch).chain(&self.closed);
         let shards: BTreeSet<Shard> =
-            batches.map(|batch| batch.shard).chain(self.gone.iter().map(|gone| gone.shard)).collect();
+            batches.map(|batch| batch.shard).chain(self.unfit.iter().map(|unfit| unfit.shard)).collect();
         if shards.len() == 1 {
             return shards.into_iter().map(|shard| (shard, Cow::Borrowed(self))).collect();
         }
         let mut outcomes = by_shard(self.outcomes.iter().cloned(), |outcome| outcome.batch.shard);
         let mut closed = by_shard(self.closed.iter().copied(), |batch| batch.shard);
-        let mut gone = by_shard(self.gone.iter().cloned(), |gone| gone.shard);
+        let mut unfit = by_shard(self.unfit.iter().cloned(), |unfit| unfit.shard);
         let mut part = |shard| Self {
             outcomes: outcomes.remove(&shard).unwrap_or_default(),
             closed: closed.remove(&shard).unwrap_or_default(),
-            gone: gone.remove(&shard).unwrap_or_default(),
+            unfit: unfit.remove(&shard).unwrap_or_default(),
         };
         shards.into_iter().map(|shard| (shard, Cow::Owned(part(shard)))).collect()
     }

@@ -35,6 +35,8 @@ pub struct Signals {
     pub id: ProviderId,
     /// Nobody calls it but for a probe.
     pub parked: bool,
+    /// It is parked because it called so many tokens gone that it is not believed.
+    pub doubted: bool,
     /// The next probe may be taken.
     pub probe_due: bool,
     /// It asked to be left alone for this long from now.
@@ -162,6 +164,7 @@ impl ControlLane {
                     .map(|r| Signals {
                         id: r.id,
                         parked: r.parked,
+                        doubted: r.doubted,
                         probe_due: r.probe_due,
                         held: r.held_seconds.map_or(Duration::ZERO, seconds),
                         resumed_ago: r.resumed_seconds_ago.map(seconds),

@@ -31,6 +31,7 @@ mod payload;
 mod provider;
 mod range;
 mod replay;
+mod restore;
 mod retention;
 mod shards;
 mod subscription;
@@ -47,13 +48,13 @@ pub use claim_turns::Want;
 pub use connect::Store;
 pub use counts::{Counts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
-pub use device::{ConsentOf, Device, DeviceFilter, DeviceName, RetireReason};
+pub use device::{ConsentOf, Device, DeviceFilter, DeviceName, DeviceStates, RetireReason};
 pub use device_register::{Imported, MAX_REGISTRATIONS, Registered, Registration};
 pub use doctor::{Finding, Severity};
 pub use due::{Due, DueDelivery, Target};
 pub use error::{Result, StoreError};
 pub use fan_out::FanOut;
-pub use flush::{Flush, FlushLane, Flushed, Gone, Outcome, Verdict};
+pub use flush::{Fate, Flush, FlushLane, Flushed, Outcome, Unfit, Verdict};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
 pub use measure::{HeldSnapshot, Load};
@@ -63,8 +64,9 @@ pub use payload::{
     APNS_SOUND_BYTES, EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
     webhook_notification,
 };
-pub use provider::{Provider, ProviderKind};
+pub use provider::{Provider, ProviderInfo, ProviderKind};
 pub use replay::{NewReplay, Replay};
+pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};
 pub use retention::{
     DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
     PartitionState, Purged, RetentionTurn, Step,

@@ -9,6 +9,9 @@ use crate::error::Result;
 use crate::ids::ProviderId;
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
+/// The code of a provider that is parked because it called so many tokens gone.
+const MASS_INVALIDATION: &str = "mass_invalidation";
+
 /// The right to try, for a while and alone, whether a parked provider works again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
@@ -17,14 +20,25 @@ pub struct Probe {
     since: OffsetDateTime,
     /// How long the provider had been parked.
     pub parked: Duration,
+    /// Parked because it called so many tokens gone that it is not believed.
+    pub doubted: bool,
 }
 
 impl Store {
-    /// Parks a provider. True where it was not parked before.
+    /// Parks a provider that fails. True where it was not parked before.
     pub async fn park_provider(&self, id: ProviderId, code: &str, detail: &str) -> Result<bool> {
+        self.park(id, code, detail, false).await
+    }
+
+    /// Parks a provider that calls so many tokens gone that it is not believed. True where it was not parked before.
+    pub async fn doubt_provider(&self, id: ProviderId, detail: &str) -> Result<bool> {
+        self.park(id, MASS_INVALIDATION, detail, true).await
+    }
+
+    async fn park(&self, id: ProviderId, code: &str, detail: &str, doubted: bool) -> Result<bool> {
         let (code, detail) = (printable(code, CODE_BYTES), printable(detail, DETAIL_BYTES));
         bounded("park", async {
-            let parked = sqlx::query_file!("queries/provider_park.sql", id.0, code, detail)
+            let parked = sqlx::query_file!("queries/provider_park.sql", id.0, code, detail, doubted)
                 .execute(&self.pool)
                 .await?;
             Ok(parked.rows_affected() > 0)
@@ -42,6 +56,7 @@ impl Store {
                 provider: id,
                 since: taken.since,
                 parked: Duration::from_secs_f64(taken.seconds.max(0.0)),
+                doubted: taken.doubted,
             }))
         })
         .await
@@ -84,6 +99,17 @@ impl Store {
                 .execute(&self.pool)
                 .await?;
             Ok(unparked.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// An operator takes a provider up again, whatever it is parked for. Whether it was; `None` where there is none.
+    pub async fn unpark_by_hand(&self, name: &str) -> Result<Option<bool>> {
+        bounded("unpark", async {
+            let parked = sqlx::query_file_scalar!("queries/provider_unpark_by_hand.sql", name)
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(parked)
         })
         .await
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use time::OffsetDateTime;
 
 use crate::connect::{Store, bounded};
 use crate::error::Result;
@@ -60,7 +61,33 @@ pub struct Provider {
     pub kind: ProviderKind,
 }
 
+/// A provider with what its senders agree on.
+#[derive(Debug, Clone)]
+pub struct ProviderInfo {
+    pub id: ProviderId,
+    pub name: String,
+    /// As the database spells it: a newer version may know more kinds.
+    pub kind: String,
+    /// Until when it asked to be left alone.
+    pub held_until: Option<OffsetDateTime>,
+    /// Set with the next four while it is parked.
+    pub parked_since: Option<OffsetDateTime>,
+    pub parked_code: Option<String>,
+    pub parked_detail: Option<String>,
+    /// When the next probe is due, and how many failed.
+    pub probe_at: Option<OffsetDateTime>,
+    pub probes_failed: i32,
+    /// Parked because it called so many tokens gone that it is not believed.
+    pub doubted: bool,
+}
+
 impl Store {
+    /// Every provider known, with its state, in order of name.
+    pub async fn list_providers(&self) -> Result<Vec<ProviderInfo>> {
+        let reading = sqlx::query_file_as!(ProviderInfo, "queries/provider_list.sql").fetch_all(&self.pool);
+        bounded("list of providers", async { Ok(reading.await?) }).await
+    }
+
     /// Every provider known, in order of name. One of a kind that this program does not know is left out.
     pub async fn providers(&self) -> Result<Vec<Provider>> {
         let reading =

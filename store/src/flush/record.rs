@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 
 use super::retry::{self, RetryDelays};
-use super::{Flush, Flushed, Gone, Outcome, Verdict, sent};
+use super::{Flush, Flushed, Outcome, Verdict, sent, unfit};
 use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
@@ -48,7 +47,7 @@ pub(super) async fn record(
     };
     insert_dead_letters(tx, shard, &recorded).await?;
     retry::insert(tx, shard, &recorded, &delays).await?;
-    retire_gone(tx, shard, &flush.gone).await?;
+    unfit::record(tx, shard, &flush.unfit).await?;
     Ok(flushed)
 }
 
@@ -222,21 +221,5 @@ async fn insert_dead_letters(tx: &mut PgConnection, shard: Shard, recorded: &[&O
     )
     .execute(tx)
     .await?;
-    Ok(())
-}
-
-async fn retire_gone(tx: &mut PgConnection, shard: Shard, gone: &[Gone]) -> Result<()> {
-    if gone.is_empty() {
-        return Ok(());
-    }
-    // In order of id, like everything that takes several rows.
-    let mut gone: Vec<&Gone> = gone.iter().collect();
-    gone.sort_unstable_by_key(|g| g.device);
-    let ids: Vec<i64> = gone.iter().map(|g| g.device.0).collect();
-    let tokens: Vec<String> = gone.iter().map(|g| g.token.clone()).collect();
-    let registered: Vec<OffsetDateTime> = gone.iter().map(|g| g.registered_at).collect();
-    sqlx::query_file!("queries/device_retire_unregistered.sql", shard, &ids, &tokens, &registered)
-        .execute(tx)
-        .await?;
     Ok(())
 }

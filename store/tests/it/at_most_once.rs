@@ -55,7 +55,7 @@ async fn what_was_noted_and_not_answered_when_its_sender_died_ends_unconfirmed_a
             verdict: verdict(matches!(d.due, Due::Interrupted)),
         })
         .collect();
-    assert_eq!(survivor.flush(Flush { outcomes, closed: taken, gone: vec![] }).await.recorded, 460);
+    assert_eq!(survivor.flush(Flush { outcomes, closed: taken, unfit: vec![] }).await.recorded, 460);
     sweep_all(&store).await;
     let counts = counts(&store, id).await;
     assert_eq!((counts.sent, counts.unconfirmed, counts.dead(), counts.pending()), (440, 60, 0, 0));

@@ -77,7 +77,7 @@ async fn what_an_owner_gives_back_of_a_paused_broadcast_is_held_and_ends_with_it
     pause(&store, id).await;
     // Calls that were in flight are recorded, the rest is not called: the owner closes with what it has.
     let outcomes = outcomes(&batches, &due[..100], |_| Verdict::Sent);
-    assert_eq!(sender.flush(Flush { outcomes, closed: batches, gone: vec![] }).await.recorded, 100);
+    assert_eq!(sender.flush(Flush { outcomes, closed: batches, unfit: vec![] }).await.recorded, 100);
     assert!(sender.claim().await.is_empty());
     sweep_all(&store).await;
     assert_eq!(sql(&store, "SELECT count(*) FROM batch WHERE state = 'held'").await, 1);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bongsu_store::{
-    ConsentOf, Device, DeviceFilter, DeviceId, DeviceName, Imported, ProviderId, ProviderKind, Registered,
-    Registration, RetireReason, Store,
+    ConsentOf, Device, DeviceFilter, DeviceId, DeviceName, DeviceStates, Imported, ProviderId, ProviderKind,
+    Registered, Registration, RetireReason, Store,
 };
 
 use crate::harness;
@@ -227,7 +227,7 @@ async fn lists_are_filtered_and_paged_in_order_of_id() {
     };
     let any = || DeviceFilter { limit: 10, ..Default::default() };
     assert_eq!(tokens(any()).await, ["t1", "t2", "t3", "t4", "t5"]);
-    assert_eq!(tokens(DeviceFilter { include_retired: true, limit: 1, ..any() }).await, ["t0"]);
+    assert_eq!(tokens(DeviceFilter { states: DeviceStates::All, limit: 1, ..any() }).await, ["t0"]);
     assert_eq!(tokens(DeviceFilter { after: Some(all[2].id), limit: 2, ..any() }).await, ["t3", "t4"]);
     let (user, topic) = (Some("u".to_owned()), Some("news".to_owned()));
     assert_eq!(tokens(DeviceFilter { user_id: user.clone(), ..any() }).await, ["t1", "t2"]);

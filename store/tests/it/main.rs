@@ -7,6 +7,7 @@ mod at_most_once;
 mod controlling;
 mod devices;
 mod harness;
+mod hygiene;
 mod model;
 mod outage;
 mod plans;

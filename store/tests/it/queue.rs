@@ -164,7 +164,7 @@ async fn a_flush_whose_answer_was_lost_can_be_written_again() {
     let flush = || Flush {
         outcomes: outcomes(&batches, &due, |_| Verdict::Sent),
         closed: batches.clone(),
-        gone: vec![],
+        unfit: vec![],
     };
     assert_eq!(sender.flush(flush()).await.recorded, 10);
     assert_eq!(sender.flush(flush()).await.recorded, 0);
@@ -183,34 +183,6 @@ async fn released_work_is_offered_again_at_once_with_nothing_charged() {
         staying.claim().await.iter().map(|b| (b.attempt, b.failures, b.reclaims)).collect();
     attempts.sort_unstable();
     assert_eq!(attempts, [(1, 0, 0), (2, 1, 0)]);
-}
-
-#[tokio::test]
-async fn a_token_called_gone_retires_its_device_unless_it_registered_again_meanwhile() {
-    let (store, provider) = stage(2).await;
-    fanned_out(&store, "k").await;
-    let sender = Sender::new(&store, provider);
-    let batches = sender.claim().await;
-    let due = sender.read(&batches).await;
-    let again = due.iter().find(|d| d.target().unwrap().token == "token-1").unwrap().device;
-    store.register(&registration(provider, 1)).await.unwrap();
-    let gone = due
-        .iter()
-        .map(|d| bongsu_store::Gone {
-            shard: batches[0].shard,
-            device: d.device,
-            token: d.target().unwrap().token.clone(),
-            registered_at: d.target().unwrap().registered_at,
-        })
-        .collect();
-    let unregistered =
-        |_| Verdict::Dead { reason: DeadReason::Unregistered, code: "410".into(), detail: String::new() };
-    let outcomes = outcomes(&batches, &due, unregistered);
-    assert_eq!(sender.flush(Flush { outcomes, closed: batches, gone }).await.recorded, 2);
-    for d in due {
-        let device = store.device(d.device).await.unwrap().unwrap();
-        assert_eq!(device.retired_at.is_none(), d.device == again);
-    }
 }
 
 #[tokio::test]

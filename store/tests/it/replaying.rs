@@ -152,7 +152,7 @@ async fn what_a_replay_did_not_come_to_call_can_be_replayed_again_and_what_it_se
     let batches = sender.claim().await;
     let due = sender.read(&batches).await;
     let outcomes = outcomes(&batches, &due[..50], |_| Verdict::Sent);
-    let flush = bongsu_store::Flush { outcomes, closed: batches, gone: vec![] };
+    let flush = bongsu_store::Flush { outcomes, closed: batches, unfit: vec![] };
     assert_eq!(sender.flush(flush).await.recorded, 50);
     assert_eq!(store.count_replay(&of(id, "third")).await.unwrap(), 0, "it is still at it");
     let _ = store.cancel_broadcast(child).await.unwrap();

@@ -144,7 +144,7 @@ impl Sender {
     pub async fn settle(&self, batches: &[LeasedBatch], verdict: impl Fn(DeviceId) -> Verdict) -> Flushed {
         let due = self.read(batches).await;
         let outcomes = outcomes(batches, &due, verdict);
-        self.flush(Flush { outcomes, closed: batches.to_vec(), gone: vec![] }).await
+        self.flush(Flush { outcomes, closed: batches.to_vec(), unfit: vec![] }).await
     }
 }
 

@@ -86,7 +86,7 @@ async fn late_outcome_is_fenced_after_reclaim_but_a_late_sent_still_counts_once(
     let late = |d: &DueDelivery, verdict| Flush {
         outcomes: vec![Outcome { batch: lost[0], device: d.device, verdict }],
         closed: lost.clone(),
-        gone: vec![],
+        unfit: vec![],
     };
     let failure = stale.flush(late(&due[0], exhausted())).await;
     assert_eq!((failure.recorded, failure.fenced), (0, 1));
@@ -94,7 +94,7 @@ async fn late_outcome_is_fenced_after_reclaim_but_a_late_sent_still_counts_once(
     assert_eq!((success.recorded, success.fenced), (1, 0));
     // The owner read both before, and answers both.
     let outcomes = outcomes(&held, &due, |_| Verdict::Sent);
-    let by_owner = owner.flush(Flush { outcomes, closed: held, gone: vec![] }).await;
+    let by_owner = owner.flush(Flush { outcomes, closed: held, unfit: vec![] }).await;
     assert_eq!((by_owner.recorded, by_owner.stale), (1, 1));
     assert_eq!(store.complete_broadcasts(&[id]).await.unwrap(), [id]);
     assert_eq!(counts(&store, id).await.sent, 2);

@@ -313,7 +313,7 @@ impl Machine {
         }
         let closed = if close { vec![held.leased] } else { vec![] };
         let hand = &self.senders[sender];
-        let flushed = hand.sender.flush(Flush { outcomes: outcomes.clone(), closed, gone: vec![] }).await;
+        let flushed = hand.sender.flush(Flush { outcomes: outcomes.clone(), closed, unfit: vec![] }).await;
         let holds = self.model.holds(sender, &held.lease);
         let mut expected = BTreeMap::from([("recorded", 0), ("fenced", 0), ("stale", 0)]);
         for outcome in &outcomes {

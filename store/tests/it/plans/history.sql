@@ -7,6 +7,13 @@ BEGIN
     INSERT INTO device (id, shard, provider_id, user_id, token)
     SELECT 20000 + n, 0, 1, 'reader-' || n, 'history-' || n FROM generate_series(1, devices) AS n;
     INSERT INTO device_topic SELECT 'news', 0, 1, 20000 + n FROM generate_series(1, devices) AS n;
+    -- Every tenth as many were retired, and every hundredth as many are quarantined.
+    INSERT INTO device (id, shard, provider_id, user_id, token, retired_at, retire_reason, retired_by, retire_code, retired_topics)
+    SELECT 2000000 + n, 0, 1, 'retired-' || n, 'retired-' || n, now(), 'unregistered', 1, '410', '{}'
+    FROM generate_series(1, devices / 10) AS n;
+    INSERT INTO device (id, shard, provider_id, user_id, token, quarantined_at, quarantine_code, quarantine_detail, quarantined_by)
+    SELECT 3000000 + n, 0, 1, 'quarantined-' || n, 'quarantined-' || n, now(), '403', '', 1
+    FROM generate_series(1, devices / 100) AS n;
 
     INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
                            created_at, expires_at, settled_at)

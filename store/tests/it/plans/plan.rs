@@ -21,7 +21,7 @@ const ROWS_OF_A_SCAN: u64 = 1_500;
 
 /// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
 /// `batch_leased`, `broadcast_open` and `broadcast_fan_out` hold only what is being worked on.
-const BOUNDS: [(&str, &[&str]); 24] = [
+const BOUNDS: [(&str, &[&str]); 27] = [
     ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
     ("batch_pkey", &["id", "shard"]),
     ("batch_ready", &["shard", "provider_id", "rank"]),
@@ -38,6 +38,9 @@ const BOUNDS: [(&str, &[&str]); 24] = [
     ("device_sendable", &["shard", "provider_id", "id"]),
     ("device_user", &["user_id"]),
     ("device_pkey", &["shard", "id"]),
+    ("device_quarantine", &["shard", "id"]),
+    ("device_retirement", &["shard", "id"]),
+    ("device_retired_token", &["token"]),
     ("broadcast_tally_pkey", &["broadcast_id"]),
     ("broadcast_pkey", &["id"]),
     ("broadcast_key", &["client_id", "idempotency_key"]),

@@ -67,9 +67,12 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, broadcasts, providers, attempts, failures, ranks, waits, number and device of each delivery
     Lane "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
                                 repeated(1::bigint, 250) || repeated(2::bigint, 250), ids(5001, 5500)") 2,
-    // shard, devices, tokens, registrations
+    // shard, devices, tokens, registrations, broadcasts, codes (and details)
     Lane "device_retire_unregistered" ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
-                                        repeated(timestamptz '2025-01-01', 3)") 3,
+                                        repeated(timestamptz '2025-01-01', 3), repeated(at_work(), 3), repeated('410'::text, 3)") 3,
+    Lane "device_quarantine"  ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
+                                repeated(timestamptz '2025-01-01', 3), repeated(at_work(), 3), repeated('403'::text, 3),
+                                repeated(''::text, 3)") 3,
     // shard, sender, batches, epochs, batch and device of each delivery
     Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
     // shard, provider, sender, lease, our heartbeat, held
@@ -123,14 +126,23 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100") 100,
     Pool "dead_letter_list" of "a_broadcast"  ("0, final(), '{rejected}', '400', 1, NULL, NULL, final(), 1, 2500, 100") 100,
     Pool "device_get"         ("'{0}', 5000") 1,
-    // shards, device before, retired ones too, provider, limit
-    Pool "device_list"        ("'{0}', 5000, false, NULL, 100") 100,
-    Pool "device_list" of "a_provider"     ("'{0}', 5000, true, 'push', 100") 100,
+    // shards, device before, not retired, not quarantined, provider, limit
+    Pool "device_list"        ("'{0}', 5000, 0, 2, NULL, 100") 100,
+    Pool "device_list" of "a_provider"     ("'{0}', 5000, 2, 2, 'push', 100") 100,
+    // shards, device before, provider, limit
+    Pool "device_list_quarantined" ("'{0}', 19000, NULL, 20") 20,
+    Pool "device_list_retired" ("'{0}', 19000, 'push', 20") 20,
+    // shard, device after, devices at most, provider, code, from, to (and shards)
+    Pool "device_restorable_quarantined" ("0, 19041, 20, 1, NULL, NULL, NULL") 20,
+    Pool "device_restorable_retired" ("0, 19041, 20, 1, '410', NULL, NULL, '{0}'") 20,
+    // shard, devices (and shards)
+    Pool "device_restorable_listed" ("0, ids(19001, 19040), '{0}'") 40,
+    Pool "device_restore"     ("0, ids(19001, 19040)") 1,
     // user, …, topic
-    Pool "device_list_user"   ("'many', 13000, false, NULL, 100, NULL") 100,
-    Pool "device_list_user" of "a_topic"   ("'many', 13000, false, 'push', 100, 'news'") 100,
+    Pool "device_list_user"   ("'many', 13000, 0, 2, NULL, 100, NULL") 100,
+    Pool "device_list_user" of "a_topic"   ("'many', 13000, 0, 2, 'push', 100, 'news'") 100,
     // … topic
-    Pool "device_list_topic"  ("'{0}', 5000, false, NULL, 100, 'news'") 100,
+    Pool "device_list_topic"  ("'{0}', 5000, 0, 2, NULL, 100, 'news'") 100,
     // shard, providers and tokens, providers and installations
     Pool "device_lock"        ("0, '{1, 1}', '{token-5001, token-5002}', '{1}', '{nobody}'") 2,
     // shards, user, consent

@@ -5,6 +5,14 @@ INSERT INTO sender (id, lock_key, heartbeat_at) VALUES (me(), 1, now()), (somebo
 INSERT INTO device (id, shard, provider_id, user_id, token, registered_at)
 SELECT n, 0, 1, CASE WHEN n > 12000 THEN 'many' ELSE 'user-' || n END, 'token-' || n, '2025-01-01'
 FROM generate_series(1, 14000) AS n;
+-- Quarantined, and retired by a provider's word.
+INSERT INTO device (id, shard, provider_id, user_id, token, installation_id, quarantined_at, quarantine_code, quarantine_detail,
+                    quarantined_by)
+SELECT n, 0, 1, 'unfit-' || n, 'unfit-' || n, 'unfit-' || n, now(), '403', '', at_work() FROM generate_series(19001, 19020) AS n;
+INSERT INTO device (id, shard, provider_id, user_id, token, installation_id, retired_at, retire_reason, retired_by, retire_code,
+                    retired_topics)
+SELECT n, 0, 1, 'unfit-' || n, 'unfit-' || n, 'unfit-' || n, now(), 'unregistered', at_work(), '410', '{sports}'
+FROM generate_series(19021, 19040) AS n;
 INSERT INTO device_topic
 SELECT topic, 0, 1, n FROM generate_series(1, 14000) AS n, (VALUES ('news', 1), ('sports', 10)) AS t(topic, nth) WHERE n % nth = 0;
 
