@@ -1,5 +1,6 @@
 //! What a sender is started with: read once, checked whole.
 
+mod invalidation;
 pub mod providers;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,6 +13,7 @@ use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 
 use self::providers::{Common, Kind, Provider};
+use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
 use crate::engine::{LEASE_MARGIN, Limits};
 use crate::provider::webhook::{Endpoint, Settings};
@@ -305,6 +307,7 @@ impl Config {
             in_flight: self.in_flight,
             call_timeout: Duration::from_millis(self.call_timeout_ms),
             never_park: self.never_park,
+            mass_invalidation: Some(MassInvalidation::default()),
             schedule: RetrySchedule {
                 initial: Duration::from_millis(self.retry_initial_ms),
                 factor: self.retry_factor,

@@ -4,9 +4,10 @@
 //! [providers.hook]                # the name under which devices are registered
 //! kind = "webhook"
 //! url = "https://push.example/send"
-//! in_flight = 512                 # these four are the command line's where absent
+//! in_flight = 512                 # this, the next two and retry are the command line's where absent
 //! call_timeout_ms = 10000
 //! never_park = false
+//! mass_invalidation = { share = 0.5, answers = 200, window_ms = 60000 }   # or "off"
 //!
 //! [providers.hook.retry]
 //! initial_ms = 2000
@@ -26,6 +27,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
+use super::invalidation;
+use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
 use crate::provider::Adapter;
 use crate::provider::apns::{self, Apns};
@@ -35,7 +38,7 @@ use crate::provider::webpush::{self, WebPush};
 
 const MAX_NAME_BYTES: usize = 64;
 /// What every kind of provider may be told; the rest of a table is for its kind.
-const COMMON: [&str; 4] = ["in_flight", "call_timeout_ms", "never_park", "retry"];
+const COMMON: [&str; 5] = ["in_flight", "call_timeout_ms", "never_park", "mass_invalidation", "retry"];
 
 /// One provider, checked.
 #[derive(Debug, Clone)]
@@ -62,6 +65,8 @@ pub struct Common {
     pub call_timeout: Duration,
     /// Whether it is never found to fail as a whole.
     pub never_park: bool,
+    /// When it is not believed that tokens are gone; None: it always is.
+    pub mass_invalidation: Option<MassInvalidation>,
     pub schedule: RetrySchedule,
 }
 
@@ -71,6 +76,7 @@ struct CommonTable {
     in_flight: Option<u32>,
     call_timeout_ms: Option<u64>,
     never_park: Option<bool>,
+    mass_invalidation: Option<toml::Value>,
     retry: RetryTable,
 }
 
@@ -138,7 +144,7 @@ fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<P
 }
 
 /// A table as the settings it holds. The error names the setting, and no value that could be a secret.
-fn read_table<T: DeserializeOwned>(table: Table) -> anyhow::Result<T> {
+pub(super) fn read_table<T: DeserializeOwned>(table: Table) -> anyhow::Result<T> {
     T::deserialize(toml::Value::Table(table)).map_err(|error| anyhow::anyhow!("{}", error.message()))
 }
 
@@ -155,7 +161,7 @@ fn retry_floor(kind: &str) -> Duration {
 }
 
 fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::Result<Common> {
-    let CommonTable { in_flight, call_timeout_ms, never_park, retry } = table;
+    let CommonTable { in_flight, call_timeout_ms, never_park, mass_invalidation, retry } = table;
     let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
     let schedule = RetrySchedule {
         initial: millis(retry.initial_ms, defaults.schedule.initial),
@@ -167,6 +173,10 @@ fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::
         in_flight: in_flight.unwrap_or(defaults.in_flight),
         call_timeout: millis(call_timeout_ms, defaults.call_timeout),
         never_park: never_park.unwrap_or(defaults.never_park),
+        mass_invalidation: match mass_invalidation {
+            Some(setting) => invalidation::limits(setting).context("mass_invalidation")?,
+            None => defaults.mass_invalidation.clone(),
+        },
         schedule,
     };
     let problems = common.problems(&[
@@ -258,7 +268,9 @@ mod tests {
             floor: Duration::ZERO,
             max_attempts: 4,
         };
-        Common { in_flight: 512, call_timeout: Duration::from_secs(10), never_park: false, schedule }
+        let mass_invalidation = Some(MassInvalidation::default());
+        let call_timeout = Duration::from_secs(10);
+        Common { in_flight: 512, call_timeout, never_park: false, mass_invalidation, schedule }
     }
 
     fn problems(text: &str) -> String {
@@ -278,6 +290,7 @@ mod tests {
             in_flight = 7
             call_timeout_ms = 1500
             never_park = true
+            mass_invalidation = { share = 0.8, window_ms = 500 }
             retry = { initial_ms = 100, factor = 2.0, max_attempts = 9, floor_ms = 50 }
         "#;
         let providers = parse(text, &defaults()).expect("fine");
@@ -290,7 +303,10 @@ mod tests {
             max_attempts: 9,
         };
         let call_timeout = Duration::from_millis(1_500);
-        assert_eq!(providers[1].common, Common { in_flight: 7, call_timeout, never_park: true, schedule });
+        let mass_invalidation =
+            Some(MassInvalidation { share: 0.8, answers: 200, window: Duration::from_millis(500) });
+        let common = Common { in_flight: 7, call_timeout, never_park: true, mass_invalidation, schedule };
+        assert_eq!(providers[1].common, common);
     }
 
     #[test]

@@ -29,13 +29,27 @@ pub struct Breaker {
     state: Mutex<State>,
 }
 
+/// Whether nobody calls a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parked {
+    pub parked: bool,
+    /// It is because it called implausibly many tokens gone (see [`super::doubt`]).
+    pub doubted: bool,
+}
+
+impl Parked {
+    const FAILING: Self = Self { parked: true, doubted: false };
+    const DOUBTED: Self = Self { parked: true, doubted: true };
+    pub const NOT: Self = Self { parked: false, doubted: false };
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Failures that count, since the last definite answer, and when the first and the last of them came.
     streak: u32,
     first: Option<Instant>,
     last: Option<Instant>,
-    parked: bool,
+    parked: Parked,
     /// Parked here, and not known to be in Postgres yet.
     parking: bool,
     /// What Postgres was asked before this may be from before that.
@@ -68,11 +82,27 @@ impl Breaker {
         }
         let since = state.first.map_or(Duration::ZERO, |first| now - first);
         let fails = [STREAK, SHORT_STREAK].iter().any(|(n, length)| state.streak >= *n && since >= *length);
-        if !self.parks || !fails || state.parked {
+        if !self.parks || !fails || state.parked.parked {
             return false;
         }
-        (state.parked, state.parking) = (true, true);
+        (state.parked, state.parking) = (Parked::FAILING, true);
         true
+    }
+
+    /// It is not believed any more. True where that parks it: the caller makes it known. Whoever switched parking off did not
+    /// mean this.
+    pub fn doubt(&self) -> bool {
+        let mut state = self.state();
+        if state.parked.parked {
+            return false;
+        }
+        (state.parked, state.parking) = (Parked::DOUBTED, true);
+        true
+    }
+
+    /// Whether it is parked because it is not believed.
+    pub fn doubts(&self) -> bool {
+        self.state().parked == Parked::DOUBTED
     }
 
     /// Postgres knows that it is parked, or could not be told: from here on what it says holds.
@@ -82,23 +112,23 @@ impl Breaker {
     }
 
     pub fn is_parked(&self) -> bool {
-        self.state().parked
+        self.state().parked.parked
     }
 
     /// Whether a failure now may well be the provider's.
     pub fn is_suspect(&self, now: Instant) -> bool {
         let state = self.state();
         let fresh = state.last.is_some_and(|last| now - last < SUSPECT);
-        state.parked || (self.parks && fresh && state.streak >= SHORT_STREAK.0)
+        state.parked.parked || (self.parks && fresh && state.streak >= SHORT_STREAK.0)
     }
 
     /// What Postgres, `asked` then, says to all senders.
-    pub fn heed(&self, parked: bool, resumed_ago: Option<Duration>, asked: Instant, now: Instant) {
+    pub fn heed(&self, parked: Parked, resumed_ago: Option<Duration>, asked: Instant, now: Instant) {
         let mut state = self.state();
         if state.parking || state.heed_from.is_some_and(|from| asked < from) {
             return;
         }
-        if state.parked && !parked {
+        if state.parked.parked && !parked.parked {
             (state.streak, state.first, state.last) = (0, None, None);
         }
         state.parked = parked;
@@ -162,7 +192,7 @@ mod tests {
         let now = Instant::now();
         let breaker = Breaker::new(true);
         assert_eq!(breaker.allows(512, now), 512);
-        breaker.heed(false, Some(Duration::ZERO), now, now);
+        breaker.heed(Parked::NOT, Some(Duration::ZERO), now, now);
         assert_eq!(breaker.allows(512, now), 16);
         assert_eq!(breaker.allows(512, now + 2 * RAMP_STEP), 64);
         assert_eq!(breaker.allows(512, now + 5 * RAMP_STEP), 512);
@@ -176,13 +206,24 @@ mod tests {
         for n in 0..STREAK.0 {
             breaker.fails(true, now + n * STREAK.1);
         }
-        breaker.heed(false, None, now, now);
+        breaker.heed(Parked::NOT, None, now, now);
         assert!(breaker.is_parked());
         let known = now + Duration::from_millis(5);
         breaker.parking_done(known);
-        breaker.heed(false, None, now, known);
+        breaker.heed(Parked::NOT, None, now, known);
         assert!(breaker.is_parked(), "it was asked before");
-        breaker.heed(false, None, known, known);
+        breaker.heed(Parked::NOT, None, known, known);
         assert!(!breaker.is_parked());
+    }
+
+    #[test]
+    fn a_provider_that_is_not_believed_is_parked_for_that_even_where_failures_park_nothing() {
+        let now = Instant::now();
+        let breaker = Breaker::new(false);
+        assert!(breaker.doubt() && !breaker.doubt(), "it is told once");
+        assert!(breaker.is_parked() && breaker.doubts());
+        breaker.parking_done(now);
+        breaker.heed(Parked::FAILING, None, now, now);
+        assert!(breaker.is_parked() && !breaker.doubts(), "somebody else was faster, for another reason");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_store::{DeviceId, Gone, Probe, Target, Verdict};
+use bongsu_store::{DeviceId, Probe, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use super::Engine;
 use super::flush::{Answered, Settled};
 use super::health;
 use super::held::{HeldBatch, Job};
+use super::hygiene;
 use super::judge::{Case, judge, slow_down_pause};
 use super::line::Line;
 use crate::provider::answer::SlowDown;
@@ -163,25 +164,18 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     line.count_answer();
     line.meter.called(&answer, started.elapsed());
     health::note(&engine, &line, &answer, held.lease.failures, probe);
-    let mut gone = None;
-    match &answer {
-        Answer::SlowDown { whom: SlowDown::Provider, retry_after, .. } => {
-            slow_down(&engine, &line, slow_down_pause(*retry_after, &line.schedule));
-        }
-        // One that has registered since is there again.
-        Answer::Gone { since, .. } if since.is_none_or(|since| target.registered_at < since) => {
-            let Target { token, registered_at } = target;
-            gone = Some(Gone { shard: held.lease.shard, device, token, registered_at });
-        }
-        _ => {}
+    if let Answer::SlowDown { whom: SlowDown::Provider, retry_after, .. } = &answer {
+        slow_down(&engine, &line, slow_down_pause(*retry_after, &line.schedule));
     }
+    let unfit = hygiene::unfit(&line, &held, device, target, &answer);
     let failures = held.lease.failures;
     let last = failures + 1 >= line.schedule.max_attempts;
     let breaker = &line.breaker;
     let charged = !(probe.is_some() || breaker.is_parked() || last && breaker.is_suspect(Instant::now()));
-    let case = Case { failures, charged, at_most_once: held.work.at_most_once };
+    let (at_most_once, doubted) = (held.work.at_most_once, breaker.doubts());
+    let case = Case { failures, charged, at_most_once, doubted };
     let verdict = judge(answer, case, &line.schedule);
-    let answered = Answered { held, device, verdict, gone, unrecorded };
+    let answered = Answered { held, device, verdict, unfit, unrecorded };
     // Only an abandoned drain closes the channel; the call may then be made again by whoever takes the batch.
     let _ = settled.send(Settled::Answer(answered)).await;
 }
@@ -208,6 +202,6 @@ fn slow_down(engine: &Engine, line: &Line, pause: Duration) {
 impl Answered {
     /// A delivery that was settled without asking the provider.
     pub(super) fn without_call(held: Arc<HeldBatch>, device: DeviceId, verdict: Verdict) -> Self {
-        Self { held, device, verdict, gone: None, unrecorded: None }
+        Self { held, device, verdict, unfit: None, unrecorded: None }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_store::{
-    BroadcastId, DeadReason, DeviceId, Flush, FlushLane, Flushed, Gone, Outcome, StoreError, Verdict,
+    BroadcastId, DeadReason, DeviceId, Flush, FlushLane, Flushed, Outcome, StoreError, Unfit, Verdict,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -33,6 +33,8 @@ pub(super) enum Settled {
     Back(Arc<HeldBatch>),
     /// A batch in which nothing was left to do.
     Nothing(Arc<HeldBatch>),
+    /// Devices that were held back, and are not to be called again.
+    Unfit(Vec<Unfit>),
 }
 
 /// A delivery with its verdict.
@@ -41,7 +43,7 @@ pub(super) struct Answered {
     pub held: Arc<HeldBatch>,
     pub device: DeviceId,
     pub verdict: Verdict,
-    pub gone: Option<Gone>,
+    pub unfit: Option<Unfit>,
     /// Freed once it is recorded.
     pub unrecorded: Option<OwnedSemaphorePermit>,
 }
@@ -84,14 +86,15 @@ fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
     for item in settled {
         match item {
             Settled::Nothing(held) => flush.closed.push(held.lease),
+            Settled::Unfit(unfit) => flush.unfit.extend(unfit),
             Settled::Back(held) => {
                 if held.count_answer() {
                     flush.closed.push(held.lease);
                 }
             }
-            Settled::Answer(Answered { held, device, verdict, gone, unrecorded }) => {
+            Settled::Answer(Answered { held, device, verdict, unfit, unrecorded }) => {
                 flush.outcomes.push(Outcome { batch: held.lease, device, verdict });
-                flush.gone.extend(gone);
+                flush.unfit.extend(unfit);
                 permits.extend(unrecorded);
                 if held.count_answer() {
                     flush.closed.push(held.lease);
@@ -155,11 +158,11 @@ fn halves(mut flush: Flush) -> (Flush, Flush) {
 }
 
 /// A flush of at most one outcome that the database refuses, with less in it. It happens for no input known to us. First
-/// the device is left unretired, then a provider's words are left out and the delivery becomes a dead letter that says so;
+/// the devices are left as they are, then a provider's words are left out and the delivery becomes a dead letter that says so;
 /// in the end the flush is dropped, and its batch with it: whoever takes that next calls again.
 fn reduced(mut flush: Flush, holdings: &Holdings) -> Option<Flush> {
-    if !flush.gone.is_empty() {
-        flush.gone.clear();
+    if !flush.unfit.is_empty() {
+        flush.unfit.clear();
         return Some(flush);
     }
     if let [Outcome { verdict: verdict @ (Verdict::Dead { .. } | Verdict::Retry { .. }), .. }] =
@@ -207,7 +210,7 @@ mod tests {
             ranged: true,
         };
         let outcomes = vec![Outcome { batch, device: DeviceId(1), verdict }];
-        Flush { outcomes, closed: vec![batch], gone: vec![] }
+        Flush { outcomes, closed: vec![batch], unfit: vec![] }
     }
 
     #[test]

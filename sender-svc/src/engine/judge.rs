@@ -35,13 +35,18 @@ pub struct Case {
     pub charged: bool,
     /// Whether a delivery that may have been accepted must not be called again.
     pub at_most_once: bool,
+    /// Whether the provider is not believed that tokens are of no use.
+    pub doubted: bool,
 }
 
 /// What becomes of a delivery whose present call was answered with `answer`.
 pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
-    let Case { failures, charged, at_most_once } = case;
+    let Case { failures, charged, at_most_once, doubted } = case;
     match answer {
         Answer::Accepted => Verdict::Sent,
+        Answer::Gone { said, .. } | Answer::Suspect(said) if doubted => {
+            Verdict::Retry { after: schedule.delay(failures + 1), code: said.code, charged: false }
+        }
         Answer::Gone { said, .. } => {
             Verdict::Dead { reason: DeadReason::Unregistered, code: said.code, detail: said.detail }
         }
@@ -87,7 +92,7 @@ mod tests {
     }
 
     fn case(failures: i32) -> Case {
-        Case { failures, charged: true, at_most_once: false }
+        Case { failures, charged: true, at_most_once: false, doubted: false }
     }
 
     fn delay(answer: Answer, failures: i32) -> Option<Duration> {
@@ -148,6 +153,27 @@ mod tests {
         assert!(matches!(
             judge(Answer::Rejected(said()), case(0), &schedule()),
             Verdict::Dead { reason: DeadReason::Rejected, .. }
+        ));
+    }
+
+    #[test]
+    fn a_provider_that_is_not_believed_kills_no_delivery_by_what_it_says_of_tokens() {
+        let said = || Said::new("410", "unregistered");
+        let doubted = Case { doubted: true, ..case(3) };
+        for answer in [Answer::Gone { since: None, said: said() }, Answer::Suspect(said())] {
+            let after = schedule().delay(4);
+            let retry = Verdict::Retry { after, code: "410".into(), charged: false };
+            assert_eq!(judge(answer, doubted, &schedule()), retry);
+        }
+        assert!(matches!(judge(Answer::Rejected(said()), doubted, &schedule()), Verdict::Dead { .. }));
+    }
+
+    #[test]
+    fn only_a_gone_token_is_called_unregistered_a_suspect_one_is_rejected() {
+        let suspect = Answer::Suspect(Said::new("BadDeviceToken", ""));
+        assert!(matches!(
+            judge(suspect, case(0), &schedule()),
+            Verdict::Dead { reason: DeadReason::Rejected, ref code, .. } if code == "BadDeviceToken"
         ));
     }
 

@@ -8,7 +8,8 @@ use bongsu_store::{ProviderId, Signals};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
+use super::breaker::{Breaker, Parked};
+use super::doubt::Doubt;
 use super::judge::RetrySchedule;
 use super::queue::LocalQueue;
 use crate::config::providers::Common;
@@ -39,6 +40,7 @@ pub struct Line {
     rate: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
     pub breaker: Breaker,
+    pub doubt: Doubt,
     pub meter: CallMeter,
     probe_due: AtomicBool,
     /// The greatest rank claimed.
@@ -65,6 +67,7 @@ impl Line {
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
             breaker: Breaker::new(!common.never_park),
+            doubt: Doubt::new(common.mass_invalidation.clone()),
             probe_due: AtomicBool::new(false),
             vtime: AtomicI64::new(0),
             floor: AtomicI64::new(0),
@@ -133,7 +136,8 @@ impl Line {
 
     /// Takes in what all senders know of the provider. True where a probe is due.
     pub fn heed(&self, signals: &Signals, asked: Instant) -> bool {
-        self.breaker.heed(signals.parked, signals.resumed_ago, asked, Instant::now());
+        let parked = Parked { parked: signals.parked, doubted: signals.doubted };
+        self.breaker.heed(parked, signals.resumed_ago, asked, Instant::now());
         if !signals.held.is_zero() {
             self.pause(signals.held);
         }

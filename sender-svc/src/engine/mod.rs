@@ -13,9 +13,11 @@ pub mod breaker;
 mod call;
 mod claim;
 mod control;
+pub mod doubt;
 mod flush;
 mod health;
 pub mod held;
+mod hygiene;
 pub mod judge;
 pub mod line;
 mod mark;
@@ -120,6 +122,7 @@ pub async fn run(
     for line in &engine.lines {
         starters.spawn(call::run(calls.clone(), line.clone(), shutdown.clone()));
     }
+    starters.spawn(hygiene::run(engine.clone(), calls.settled.clone(), shutdown.clone()));
     starters.spawn(mark::run(engine.clone(), calls.settled.clone(), marking, shutdown.clone()));
     drop(calls);
     let mut recorders = JoinSet::new();

@@ -46,7 +46,7 @@ impl Claimer {
         };
         let Some((_, held, due)) = self.take_in(&[batch], sent).await?.pop() else { return Ok(false) };
         let mut jobs = self.settle_or_queue(&held, due).await;
-        if batch.failures > 0 && probe.parked >= RETRIES_ONLY {
+        if batch.failures > 0 && probe.parked >= RETRIES_ONLY && !probe.doubted {
             health::resume(&self.engine, line, probe);
             if !jobs.is_empty() {
                 line.queue.push(held, jobs);
