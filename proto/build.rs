@@ -2,7 +2,12 @@
 
 use prost::Message;
 
-const PROTOS: [&str; 3] = ["bongsu/v1/broadcast.proto", "bongsu/v1/device.proto", "bongsu/v1/delivery.proto"];
+const PROTOS: [&str; 4] = [
+    "bongsu/v1/broadcast.proto",
+    "bongsu/v1/device.proto",
+    "bongsu/v1/delivery.proto",
+    "bongsu/v1/provider.proto",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in PROTOS {

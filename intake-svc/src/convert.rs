@@ -52,8 +52,17 @@ pub(crate) fn unstored(new: NewBroadcast, now: OffsetDateTime, expires_at: Offse
     })
 }
 
+fn device_state(d: &Device) -> v1::DeviceState {
+    match (d.retired_at, d.quarantined_at) {
+        (Some(_), _) => v1::DeviceState::Retired,
+        (None, Some(_)) => v1::DeviceState::Quarantined,
+        (None, None) => v1::DeviceState::Live,
+    }
+}
+
 pub(crate) fn device(d: Device) -> v1::Device {
     v1::Device {
+        state: device_state(&d).into(),
         id: d.id.0,
         user_id: d.user_id,
         provider: d.provider,
@@ -62,6 +71,12 @@ pub(crate) fn device(d: Device) -> v1::Device {
         consent: d.consent,
         register_time: Some(to_timestamp(d.registered_at)),
         retire_time: d.retired_at.map(to_timestamp),
+        quarantine_time: d.quarantined_at.map(to_timestamp),
+        quarantine_code: d.quarantine_code.unwrap_or_default(),
+        quarantine_detail: d.quarantine_detail.unwrap_or_default(),
+        quarantined_by: d.quarantined_by.map_or(0, |id| id.0),
+        retired_by: d.retired_by.map_or(0, |id| id.0),
+        retire_code: d.retire_code.unwrap_or_default(),
         retire_reason: d.retire_reason.map_or(v1::RetireReason::Unspecified, retire_reason).into(),
         topics: d.topics,
     }

@@ -9,9 +9,10 @@ use bongsu_proto::v1::unregister_device_request::Device as Named;
 use bongsu_proto::v1::update_consent_request::Subject;
 use bongsu_proto::v1::{
     GetDeviceRequest, GetDeviceResponse, ImportDevicesRequest, ImportDevicesResponse, ListDevicesRequest,
-    ListDevicesResponse, RegisterDeviceRequest, RegisterDeviceResponse, SubscribeTopicRequest,
-    SubscribeTopicResponse, UnregisterDeviceRequest, UnregisterDeviceResponse, UnsubscribeTopicRequest,
-    UnsubscribeTopicResponse, UpdateConsentRequest, UpdateConsentResponse,
+    ListDevicesResponse, RegisterDeviceRequest, RegisterDeviceResponse, RestoreDevicesRequest,
+    RestoreDevicesResponse, SubscribeTopicRequest, SubscribeTopicResponse, UnregisterDeviceRequest,
+    UnregisterDeviceResponse, UnsubscribeTopicRequest, UnsubscribeTopicResponse, UpdateConsentRequest,
+    UpdateConsentResponse,
 };
 use bongsu_store::{ConsentOf, DeviceFilter, DeviceId, DeviceName, Store};
 use tokio_util::sync::CancellationToken;
@@ -132,8 +133,8 @@ impl DeviceService for Devices {
         let mut violations = Violations::default();
         let filter = validate::list_filter(&request, &mut violations);
         let limit = page_size(request.page_size, DEFAULT_PAGE, MAX_PAGE, &mut violations);
-        let retired = if request.include_retired { "retired too" } else { "live" };
-        let parts = [request.user_id.as_str(), &request.provider, &request.topic, retired];
+        let states = format!("{:?}", filter.states);
+        let parts = [request.user_id.as_str(), &request.provider, &request.topic, &states];
         let page_filter = PageFilter::new("ListDevices", parts);
         let after = page_filter.parse(&request.page_token).unwrap_or_else(|problem| {
             violations.add("page_token", problem);
@@ -152,6 +153,13 @@ impl DeviceService for Devices {
         let next_page_token = page_filter.cut(&mut devices, limit, |device| [device.id.0]);
         let devices = devices.into_iter().map(convert::device).collect();
         Ok(Response::new(ListDevicesResponse { devices, next_page_token }))
+    }
+
+    async fn restore_devices(
+        &self,
+        request: Request<RestoreDevicesRequest>,
+    ) -> Result<Response<RestoreDevicesResponse>, Status> {
+        Ok(Response::new(self.restore(request.into_inner()).await?))
     }
 
     async fn subscribe_topic(
@@ -192,7 +200,7 @@ impl DeviceService for Devices {
 }
 
 impl Devices {
-    async fn provider(&self, field: &str, name: &str) -> Result<KnownProvider, Status> {
+    pub(crate) async fn provider(&self, field: &str, name: &str) -> Result<KnownProvider, Status> {
         let known = self
             .providers
             .knowing(once(name))

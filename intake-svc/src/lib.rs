@@ -15,6 +15,7 @@ mod import;
 mod metrics;
 mod outage;
 mod providers;
+mod restore;
 mod retention;
 mod server;
 mod status;

@@ -31,7 +31,7 @@ const PURGED: &str = "bongsu_intake_purged_rows_total";
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
 
 /// Calls that are counted: path and label.
-const METHODS: [(&str, &str); 14] = [
+const METHODS: [(&str, &str); 15] = [
     ("/bongsu.v1.BroadcastService/CreateBroadcast", "CreateBroadcast"),
     ("/bongsu.v1.BroadcastService/GetBroadcast", "GetBroadcast"),
     ("/bongsu.v1.BroadcastService/ListBroadcasts", "ListBroadcasts"),
@@ -46,6 +46,7 @@ const METHODS: [(&str, &str); 14] = [
     ("/bongsu.v1.DeviceService/SubscribeTopic", "SubscribeTopic"),
     ("/bongsu.v1.DeviceService/UnsubscribeTopic", "UnsubscribeTopic"),
     ("/bongsu.v1.DeviceService/ImportDevices", "ImportDevices"),
+    ("/bongsu.v1.DeviceService/RestoreDevices", "RestoreDevices"),
 ];
 
 /// What became of a CreateBroadcast.

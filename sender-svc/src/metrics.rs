@@ -15,12 +15,14 @@ use crate::engine::line::Line;
 use crate::provider::Answer;
 
 /// Calls of the API that are counted: path and label.
-const METHODS: [(&str, &str); 5] = [
+const METHODS: [(&str, &str); 7] = [
     ("/bongsu.v1.DeliveryService/StreamStatus", "StreamStatus"),
     ("/bongsu.v1.DeliveryService/GetStatus", "GetStatus"),
     ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
     ("/bongsu.v1.DeliveryService/ListDeadLetters", "ListDeadLetters"),
     ("/bongsu.v1.DeliveryService/ReplayDeadLetters", "ReplayDeadLetters"),
+    ("/bongsu.v1.ProviderService/ListProviders", "ListProviders"),
+    ("/bongsu.v1.ProviderService/UnparkProvider", "UnparkProvider"),
 ];
 
 /// How calls of the API are measured.
@@ -91,6 +93,7 @@ pub struct CallMeter {
     accepted: Counter,
     gone: Counter,
     rejected: Counter,
+    suspect: Counter,
     slow_down: Counter,
     trouble: Counter,
     seconds: Histogram,
@@ -103,6 +106,7 @@ impl CallMeter {
             accepted: counter("accepted"),
             gone: counter("gone"),
             rejected: counter("rejected"),
+            suspect: counter("suspect"),
             slow_down: counter("slow_down"),
             trouble: counter("trouble"),
             seconds: histogram!("bongsu_sender_call_seconds", "provider" => provider.to_owned()),
@@ -114,7 +118,8 @@ impl CallMeter {
         let counter = match answer {
             Answer::Accepted => &self.accepted,
             Answer::Gone { .. } => &self.gone,
-            Answer::Rejected(_) | Answer::Suspect(_) => &self.rejected,
+            Answer::Rejected(_) => &self.rejected,
+            Answer::Suspect(_) => &self.suspect,
             Answer::SlowDown { .. } => &self.slow_down,
             Answer::Trouble { .. } => &self.trouble,
         };

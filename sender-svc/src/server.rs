@@ -9,6 +9,7 @@ use bongsu_ops::health::Health;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
+use bongsu_proto::v1::provider_service_server::{self, ProviderServiceServer};
 use bongsu_store::{SenderId, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use crate::config::providers::Provider;
 use crate::config::{Checked, Config};
 use crate::engine::{self, line::Line};
 use crate::metrics;
-use crate::rpc::{Deliveries, Watchers};
+use crate::rpc::{Deliveries, Providers, Watchers};
 
 /// How often the database is asked whether it answers, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long streams may take to end once the sender drains: each is told at once.
 const STREAM_GRACE: Duration = Duration::from_secs(2);
 
+/// What is served.
+const SERVICES: [&str; 2] = [delivery_service_server::SERVICE_NAME, provider_service_server::SERVICE_NAME];
 /// Calls answered at a time; a status stream counts until it begins.
 const MAX_CALLS: usize = 256;
 
@@ -49,7 +52,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     metrics::describe();
     let store = Store::new(database_url.expose(), config.database_connections, "bongsu-sender")
         .context("--database-url (BONGSU_DATABASE_URL)")?;
-    let health = Health::new(&[delivery_service_server::SERVICE_NAME]);
+    let health = Health::new(&SERVICES);
     let admin_address = listeners.admin.local_addr()?;
 
     // Probes are answered while we wait for the database, and until the drain has ended.
@@ -118,11 +121,11 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let watchers = Watchers::new(store.clone(), shutdown.clone());
     let deliveries = DeliveryServiceServer::new(Deliveries { store: store.clone(), watchers });
-    let (reflection_v1, reflection_v1alpha) =
-        grpc::reflection(&[FILE_DESCRIPTOR_SET], &[delivery_service_server::SERVICE_NAME])?;
+    let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET], &SERVICES)?;
     let router = grpc::server()
         .layer(CallsLayer::new(MAX_CALLS, shutdown.clone(), "sender", metrics::METER, &[]))
         .add_service(deliveries)
+        .add_service(ProviderServiceServer::new(Providers { store: store.clone() }))
         .add_service(health.service())
         .add_service(reflection_v1)
         .add_service(reflection_v1alpha);

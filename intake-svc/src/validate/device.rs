@@ -1,8 +1,12 @@
 //! What a registration may be.
 
-use bongsu_ops::api::Violations;
-use bongsu_proto::v1::{DeviceRegistration, ListDevicesRequest, ProviderToken};
-use bongsu_store::{DeviceFilter, DeviceId, ProviderKind, Registration, Subscription};
+use bongsu_ops::api::{Violations, from_timestamp};
+use bongsu_proto::v1::{
+    DeviceRegistration, DeviceState, ListDevicesRequest, ProviderToken, RestoreFilter as SentFilter,
+};
+use bongsu_store::{
+    DeviceFilter, DeviceId, DeviceStates, ProviderKind, Registration, Restorable, RestoreFilter, Subscription,
+};
 
 use super::text;
 use crate::providers::KnownProvider;
@@ -12,7 +16,9 @@ const MAX_PROVIDER_BYTES: usize = 64;
 const MAX_TOKEN_BYTES: usize = 2_048;
 const MAX_INSTALLATION_BYTES: usize = 256;
 const MAX_TOPICS: usize = 20;
-/// Devices that one call may subscribe to a topic.
+/// Of a provider, as they are kept.
+const MAX_CODE_BYTES: usize = 64;
+/// Devices that one call may subscribe to a topic, or restore.
 const MAX_DEVICE_IDS: usize = 10_000;
 
 /// A registration to store. None where something is wrong with it, or where its provider, which the caller looked up,
@@ -97,9 +103,55 @@ pub(crate) fn list_filter(request: &ListDevicesRequest, v: &mut Violations) -> D
         user_id: given(&request.user_id),
         provider: given(&request.provider),
         topic: given(&request.topic),
-        include_retired: request.include_retired,
+        states: states(request, v),
         after: None,
         limit: 0,
+    }
+}
+
+fn states(request: &ListDevicesRequest, v: &mut Violations) -> DeviceStates {
+    match (DeviceState::try_from(request.state), request.include_retired) {
+        (Ok(DeviceState::Unspecified), false) => DeviceStates::Registered,
+        (Ok(DeviceState::Unspecified), true) => DeviceStates::All,
+        (Ok(_), true) => {
+            v.add("state", "is given together with include_retired; give one of them");
+            DeviceStates::All
+        }
+        (Ok(DeviceState::Live), false) => DeviceStates::Live,
+        (Ok(DeviceState::Quarantined), false) => DeviceStates::Quarantined,
+        (Ok(DeviceState::Retired), false) => DeviceStates::Retired,
+        (Err(_), _) => {
+            v.add("state", format!("is {}, which is no state of a device", request.state));
+            DeviceStates::All
+        }
+    }
+}
+
+/// Which devices to restore; the provider is for the caller to look up.
+pub(crate) fn restore_filter(sent: &SentFilter, v: &mut Violations) -> RestoreFilter {
+    text::name("filter.provider", &sent.provider, 1..=MAX_PROVIDER_BYTES, v);
+    text::name("filter.code", &sent.code, 0..=MAX_CODE_BYTES, v);
+    let what = match DeviceState::try_from(sent.state) {
+        Ok(DeviceState::Quarantined) => Restorable::Quarantined,
+        Ok(DeviceState::Retired) => Restorable::Unregistered,
+        _ => {
+            v.add("filter.state", "must be DEVICE_STATE_QUARANTINED or DEVICE_STATE_RETIRED");
+            Restorable::Quarantined
+        }
+    };
+    let mut moment = |field: &str, sent: Option<&prost_types::Timestamp>| {
+        let moment = from_timestamp(sent?);
+        if moment.is_none() {
+            v.add(field, "is no moment of the years 1 to 9999");
+        }
+        moment
+    };
+    RestoreFilter {
+        what,
+        provider: None,
+        code: Some(sent.code.clone()).filter(|code| !code.is_empty()),
+        from: moment("filter.from_time", sent.from_time.as_ref()),
+        to: moment("filter.to_time", sent.to_time.as_ref()),
     }
 }
 

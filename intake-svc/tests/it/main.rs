@@ -3,4 +3,5 @@
 mod broadcasts;
 mod devices;
 mod harness;
+mod hygiene;
 mod service;

@@ -36,7 +36,7 @@ impl PageFilter {
     }
 
     /// The key of a page's last row, as a token for the next page.
-    fn token<const N: usize>(self, last: [i64; N]) -> String {
+    pub fn token<const N: usize>(self, last: [i64; N]) -> String {
         let key: String = last.iter().map(|part| format!("{part:016x}")).collect();
         format!("{key}{:016x}", self.0)
     }

@@ -1,6 +1,7 @@
 //! gRPC of the sender: what happened to deliveries, read from Postgres, and replaying what failed.
 
 mod convert;
+mod providers;
 mod replay;
 mod status;
 mod watch;
@@ -19,6 +20,7 @@ use bongsu_store::{BroadcastId, DeadLetterFilter, DeliveryFilter, DeviceId, Prov
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+pub use providers::Providers;
 pub use watch::Watchers;
 
 /// Rows of a page where the caller gives no size, and at most.

@@ -39,6 +39,25 @@ pub fn replay_id_reused(key: &str, existing: BroadcastId) -> Status {
     })
 }
 
+/// PROVIDER_NOT_FOUND: no provider of this name, but these.
+pub fn provider_not_found(name: &str, configured: &[String]) -> Status {
+    let names = configured.join(", ");
+    let message = format!("there is no provider \"{name}\"; there are: {names}");
+    let metadata = [("provider", name.to_owned()), ("configured", configured.join(","))];
+    api::refusal(Code::NotFound, "PROVIDER_NOT_FOUND", message.clone(), &metadata, |details| {
+        details.set_resource_info("bongsu.v1.Provider", name, "", message);
+    })
+}
+
+/// PROVIDER_NOT_PARKED.
+pub fn provider_not_parked(name: &str) -> Status {
+    let message = format!("provider \"{name}\" is not parked: it is called already");
+    let metadata = [("provider", name.to_owned())];
+    api::refusal(Code::FailedPrecondition, "PROVIDER_NOT_PARKED", message.clone(), &metadata, |details| {
+        details.add_precondition_failure_violation("PARKED", format!("providers/{name}"), message);
+    })
+}
+
 /// TOO_MANY_WATCHERS.
 pub fn too_many_watchers(limit: usize) -> Status {
     let message = format!(
