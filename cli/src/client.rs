@@ -6,6 +6,7 @@ use std::time::Duration;
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::delivery_service_client::DeliveryServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
+use bongsu_proto::v1::provider_service_client::ProviderServiceClient;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
@@ -125,6 +126,10 @@ impl Client {
 
     pub fn deliveries(&self) -> DeliveryServiceClient<Channel> {
         DeliveryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn providers(&self) -> ProviderServiceClient<Channel> {
+        ProviderServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     /// Waits for the answer to a call, for at most `--timeout`; then the call is cancelled at the server, too. `what`

@@ -29,6 +29,7 @@ mod migrate;
 mod output;
 mod pages;
 mod progress;
+mod providers;
 mod retention;
 mod send;
 mod services;
@@ -72,9 +73,12 @@ enum Command {
     /// Stop a broadcast for good: calls already in flight end as their provider answers, everything else is not sent
     Cancel(broadcasts::Id),
     Deliveries(deliveries::Args),
-    /// Devices: list, get, register, import, consent, topics
+    /// Devices: list, get, register, import, restore, consent, topics
     #[command(subcommand)]
     Devices(devices::Command),
+    /// Providers: list, and take up again one that is parked
+    #[command(subcommand)]
+    Providers(providers::Command),
     /// Deliveries that were given up: list, replay
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
@@ -135,6 +139,7 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Cancel(id) => broadcasts::cancel(id, context).await,
         Command::Deliveries(args) => deliveries::run(args, context).await,
         Command::Devices(command) => devices::run(command, context).await,
+        Command::Providers(command) => providers::run(command, context).await,
         Command::DeadLetters(command) => dead_letters::run(command, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,

@@ -37,6 +37,8 @@ words! {
     DeliveryState "DELIVERY_STATE_",
     DeadReason "DEAD_REASON_",
     RetireReason "RETIRE_REASON_",
+    DeviceState "DEVICE_STATE_",
+    ParkReason "PARK_REASON_",
 }
 
 /// The word for a value of the wire; empty for unspecified, and the number of one that a newer server knows.

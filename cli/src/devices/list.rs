@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::pages::{Limit, walk};
 use crate::table::Table;
 use crate::view::{DeviceView, device_columns, device_row};
+use crate::words;
 
 /// Devices in a page: the most the API gives.
 const PAGE: i32 = 1_000;
@@ -26,8 +27,12 @@ pub struct Args {
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
 
+    /// Only devices in this state [default: live and quarantined ones]
+    #[arg(long, value_name = "STATE", value_parser = words::parser::<v1::DeviceState>())]
+    state: Option<v1::DeviceState>,
+
     /// Retired devices too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "state")]
     include_retired: bool,
 
     #[command(flatten)]
@@ -42,6 +47,7 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
         provider: args.provider.unwrap_or_default(),
         topic: args.topic.unwrap_or_default(),
         include_retired: args.include_retired,
+        state: args.state.unwrap_or_default().into(),
         ..Default::default()
     };
     let fetch = async |page_size, page_token| {

@@ -13,6 +13,7 @@ mod import;
 mod line_map;
 mod list;
 mod register;
+mod restore;
 mod rows;
 mod topic;
 
@@ -23,6 +24,7 @@ pub enum Command {
     Register(register::Args),
     Unregister(register::UnregisterArgs),
     Import(import::Args),
+    Restore(restore::Args),
     Consent(consent::Args),
     /// Add devices to a topic, or take them out
     #[command(subcommand)]
@@ -44,6 +46,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Register(args) => register::run(args, context).await,
         Command::Unregister(args) => register::unregister(args, context).await,
         Command::Import(args) => import::run(args, context).await,
+        Command::Restore(args) => restore::run(args, context).await,
         Command::Consent(args) => consent::run(args, context).await,
         Command::Topic(command) => topic::run(command, context).await,
     }

@@ -22,6 +22,13 @@ pub struct DeviceView<'a> {
     register_time: Option<String>,
     retire_time: Option<String>,
     retire_reason: Option<String>,
+    retired_by: Option<String>,
+    retire_code: Option<&'a str>,
+    state: String,
+    quarantine_time: Option<String>,
+    quarantine_code: Option<&'a str>,
+    quarantine_detail: Option<&'a str>,
+    quarantined_by: Option<String>,
     /// Only where the call fills it.
     #[serde(skip_serializing_if = "Option::is_none")]
     topics: Option<&'a [String]>,
@@ -48,6 +55,13 @@ impl<'a> DeviceView<'a> {
             register_time: time(device.register_time.as_ref()),
             retire_time: time(device.retire_time.as_ref()),
             retire_reason: Some(reason).filter(|reason| !reason.is_empty()),
+            retired_by: broadcast(device.retired_by),
+            retire_code: none_if_empty(&device.retire_code),
+            state: word::<v1::DeviceState>(device.state),
+            quarantine_time: time(device.quarantine_time.as_ref()),
+            quarantine_code: none_if_empty(&device.quarantine_code),
+            quarantine_detail: none_if_empty(&device.quarantine_detail),
+            quarantined_by: broadcast(device.quarantined_by),
             topics: None,
         }
     }
@@ -57,14 +71,15 @@ impl<'a> DeviceView<'a> {
     }
 }
 
-pub fn device_columns() -> [(&'static str, Align); 7] {
+pub fn device_columns() -> [(&'static str, Align); 8] {
     [
         ("ID", Align::Right),
         ("USER", Align::Left),
         ("PROVIDER", Align::Left),
         ("CONSENT", Align::Left),
         ("REGISTERED", Align::Left),
-        ("RETIRED", Align::Left),
+        ("STATE", Align::Left),
+        ("FOR", Align::Left),
         ("TOKEN", Align::Left),
     ]
 }
@@ -76,7 +91,8 @@ pub fn device_row(device: &v1::Device) -> Vec<String> {
         device.provider.clone(),
         yes_or_no(device.consent),
         to_the_second(device.register_time.as_ref()),
-        word::<v1::RetireReason>(device.retire_reason),
+        word::<v1::DeviceState>(device.state),
+        cause(device),
         shortened(&device.token, TOKEN_COLUMNS),
     ]
 }
@@ -93,8 +109,22 @@ pub fn device_details(device: &v1::Device) -> String {
         ("topics", device.topics.join(", ")),
         ("registered", to_the_second(device.register_time.as_ref())),
         ("retired", to_the_second(device.retire_time.as_ref())),
-        ("reason", word::<v1::RetireReason>(device.retire_reason)),
+        ("quarantined", to_the_second(device.quarantine_time.as_ref())),
+        ("for", cause(device)),
+        ("said", device.quarantine_detail.clone()),
+        ("by broadcast", broadcast(device.retired_by.max(device.quarantined_by)).unwrap_or_default()),
     ])
+}
+
+/// Why it is not live.
+fn cause(device: &v1::Device) -> String {
+    let reason = word::<v1::RetireReason>(device.retire_reason);
+    let code = if reason.is_empty() { &device.quarantine_code } else { &device.retire_code };
+    [reason.as_str(), code].join(" ").trim().to_owned()
+}
+
+fn broadcast(id: i64) -> Option<String> {
+    (id != 0).then(|| id.to_string())
 }
 
 fn yes_or_no(value: bool) -> String {
