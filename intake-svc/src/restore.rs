@@ -56,7 +56,7 @@ impl Devices {
         if !violations.is_empty() {
             return Err(api::invalid(&violations));
         }
-        let provider = Some(self.provider_id("filter.provider", &sent.provider).await?);
+        let provider = Some(self.provider("filter.provider", &sent.provider).await?.id);
         let filter = RestoreFilter { provider, ..filter };
         // A token is checked to be one of ours, so its parts fit.
         let place = place.map(|[shard, device]| (i16::try_from(shard).unwrap_or_default(), DeviceId(device)));

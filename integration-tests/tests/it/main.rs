@@ -23,6 +23,8 @@ mod doctor;
 mod fcm;
 mod killed;
 mod limits;
+
+mod mass_invalidation;
 mod mixed;
 mod nothing_lost;
 mod one_delivery;

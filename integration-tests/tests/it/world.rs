@@ -2,11 +2,13 @@
 //! process and reached over real sockets.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::delivery_service_client::DeliveryServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
+use bongsu_proto::v1::provider_service_client::ProviderServiceClient;
 use bongsu_proto::v1::{
     Audience, Broadcast, BroadcastStatus, CreateBroadcastRequest, DeviceRegistration, EveryoneAudience,
     ImportDevicesRequest, ImportDevicesResponse, StreamStatusRequest, audience,
@@ -95,6 +97,36 @@ impl World {
         let running = Running { address, admin, shutdown, task };
         ready(running.admin).await;
         self.senders.push(running);
+    }
+
+    /// One more sender of the quick schedule, whose provider is told this, too: lines of TOML.
+    pub async fn add_sender_told(&mut self, settings: &str) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("bongsu-providers-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let (file, address) = (std::env::temp_dir().join(name), self.sim.address);
+        let table =
+            format!("[providers.push]\nkind = \"webhook\"\nurl = \"h2c://{address}/push\"\n{settings}");
+        std::fs::write(&file, table).unwrap();
+        self.add_sender(|config| {
+            quick(config);
+            config.webhooks.clear();
+            config.providers = Some(file.clone());
+        })
+        .await;
+        std::fs::remove_file(file).unwrap();
+    }
+
+    /// As [`World::with_sender`], where it is decided within a second whether a provider is believed that tokens are gone.
+    pub async fn with_quick_decisions(behaviour: Behaviour) -> Self {
+        let mut world = Self::new(behaviour).await;
+        world.add_sender_told("mass_invalidation = { window_ms = 1000 }").await;
+        world
+    }
+
+    /// The oldest sender's API of providers.
+    pub async fn providers(&self) -> ProviderServiceClient<Channel> {
+        ProviderServiceClient::new(connect(self.senders[0].address).await)
     }
 
     /// Takes the oldest sender out, for the test to stop.
