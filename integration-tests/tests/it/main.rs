@@ -23,7 +23,6 @@ mod doctor;
 mod fcm;
 mod killed;
 mod limits;
-
 mod mass_invalidation;
 mod mixed;
 mod nothing_lost;
