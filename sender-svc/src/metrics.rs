@@ -85,6 +85,10 @@ pub fn describe() {
         "bongsu_sender_probes_total",
         "Probes of parked providers made here, by whether they were answered"
     );
+    describe_counter!(
+        "bongsu_sender_pace_slots_total",
+        "Moments to call a provider with a rate limit at, by whether they were reserved, used, or let pass"
+    );
     describe_gauge!("bongsu_sender_status_streams", "Status streams served");
 }
 
@@ -131,6 +135,26 @@ impl CallMeter {
 impl std::fmt::Debug for CallMeter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CallMeter").finish_non_exhaustive()
+    }
+}
+
+/// Counts the slots of a provider with a rate limit.
+pub struct PaceMeter {
+    pub reserved: Counter,
+    pub used: Counter,
+    pub forfeited: Counter,
+}
+
+impl PaceMeter {
+    pub fn new(provider: &str) -> Self {
+        let counter = |what: &'static str| counter!("bongsu_sender_pace_slots_total", "provider" => provider.to_owned(), "slots" => what);
+        Self { reserved: counter("reserved"), used: counter("used"), forfeited: counter("forfeited") }
+    }
+}
+
+impl std::fmt::Debug for PaceMeter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PaceMeter").finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
 use bongsu_proto::v1::provider_service_server::{self, ProviderServiceServer};
-use bongsu_store::{SenderId, Store};
+use bongsu_store::{ProviderId, SenderId, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -107,9 +107,24 @@ async fn prepare(store: &Store, config: &Config, providers: &[Provider]) -> anyh
         let id = id.with_context(|| {
             format!("the name {name:?} stands for a provider of another kind: give this one another name")
         })?;
+        agree_on_rate(store, id, name, common.rate_per_second).await?;
         lines.push(Arc::new(Line::new(id, name.clone(), provider.adapter()?, common)));
     }
     Ok(lines)
+}
+
+/// All senders have the same rate: that of the last one to start.
+async fn agree_on_rate(store: &Store, id: ProviderId, name: &str, rate: Option<u32>) -> anyhow::Result<()> {
+    let told = |rate: Option<u32>| rate.map_or("none".to_owned(), |rate| rate.to_string());
+    if let Some(before) = store.pace_provider(id, rate).await? {
+        tracing::info!(
+            provider = name,
+            per_second = told(rate),
+            before = told(before),
+            "all senders have a new rate limit for the provider"
+        );
+    }
+    Ok(())
 }
 
 /// Serves gRPC until `shutdown`.

@@ -53,6 +53,11 @@ pub enum Priority {
 }
 
 impl Priority {
+    /// How far a delivery of this priority moves the fair queue's virtual time.
+    pub fn rank_step(self) -> i64 {
+        1_000 / self.weight()
+    }
+
     /// Deliveries of this priority per one of [`Priority::Low`] while both wait.
     pub(crate) fn weight(self) -> i64 {
         match self {

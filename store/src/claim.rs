@@ -117,6 +117,8 @@ impl ClaimLane {
         let batches: Vec<i32> = wants.iter().map(|w| w.batches).collect();
         let deliveries: Vec<i32> = wants.iter().map(|w| w.deliveries).collect();
         let floors: Vec<i64> = wants.iter().map(|w| w.floor).collect();
+        let ceilings: Vec<i64> = wants.iter().map(|w| w.beside.map_or(i64::MAX, |b| b.rank)).collect();
+        let retries: Vec<bool> = wants.iter().map(|w| w.beside.is_none_or(|b| b.retries)).collect();
         let owner = self.sender.0;
         self.lane
             .run("claim", async |connection| {
@@ -132,7 +134,9 @@ impl ClaimLane {
                     lease.as_secs_f64(),
                     reclaim.map(|reclaim| reclaim.up.as_secs_f64()),
                     &held,
-                    reclaim.map(|reclaim| reclaim.heartbeat_at)
+                    reclaim.map(|reclaim| reclaim.heartbeat_at),
+                    &ceilings,
+                    &retries
                 )
                 .fetch_all(connection)
                 .await?)

@@ -20,6 +20,17 @@ pub struct Want {
     pub deliveries: i32,
     /// Ranks below are not looked at: what was claimed lately leaves dead index entries there.
     pub floor: i64,
+    /// Where the sender has work enough: only what goes before some of that.
+    pub beside: Option<Beside>,
+}
+
+/// What goes before work in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beside {
+    /// The greatest rank of the work in hand: fresh work above it has time.
+    pub rank: i64,
+    /// Whether due retries are looked for, too.
+    pub retries: bool,
 }
 
 /// What a sender remembers from one claim to the next.
@@ -115,7 +126,7 @@ mod tests {
     use crate::ids::{BatchId, BroadcastId};
 
     fn want(deliveries: i32) -> Want {
-        Want { provider: ProviderId(1), batches: 64, deliveries, floor: 1_000 }
+        Want { provider: ProviderId(1), batches: 64, deliveries, floor: 1_000, beside: None }
     }
 
     fn batch(shard: Shard, rank: i64) -> LeasedBatch {

@@ -143,6 +143,12 @@ impl Store {
         Lane::new(with_settings(self.options.clone(), &STABLE_PLANS))
     }
 
+    /// The same for what is of no use a second later: its commits do not wait for the disk.
+    pub(crate) fn fleeting_lane(&self) -> Lane {
+        let lane = self.lane();
+        Lane { options: lane.options.options([("synchronous_commit", "off")]), ..lane }
+    }
+
     /// A connection whose statements may take minutes.
     pub(crate) async fn patient_connection(&self) -> Result<PgConnection> {
         let options =

@@ -9,6 +9,7 @@ use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId};
+use crate::pace::positive;
 use crate::shards::{Shards, by_shard};
 
 /// A connection of its own for what must not wait behind claims and flushes. While it is open, the session advisory lock
@@ -43,6 +44,8 @@ pub struct Signals {
     pub held: Duration,
     /// How long ago it was found to work again; `None` where it never was parked.
     pub resumed_ago: Option<Duration>,
+    /// Calls within a second at most, of all senders together.
+    pub per_second: Option<u32>,
 }
 
 /// An answered heartbeat.
@@ -168,6 +171,7 @@ impl ControlLane {
                         probe_due: r.probe_due,
                         held: r.held_seconds.map_or(Duration::ZERO, seconds),
                         resumed_ago: r.resumed_seconds_ago.map(seconds),
+                        per_second: positive(r.rate_per_second),
                     })
                     .collect())
             })

@@ -27,6 +27,7 @@ mod lease;
 mod measure;
 mod migrate;
 mod outage;
+mod pace;
 mod payload;
 mod provider;
 mod range;
@@ -44,7 +45,7 @@ mod topic;
 pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
 pub use broadcast::*;
 pub use claim::{ClaimLane, LeasedBatch, Reclaim, Work};
-pub use claim_turns::Want;
+pub use claim_turns::{Beside, Want};
 pub use connect::Store;
 pub use counts::{Counts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
@@ -60,6 +61,7 @@ pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
 pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
+pub use pace::{PACED_AHEAD, PACED_SHARE, PaceLane, Reserved};
 pub use payload::{
     APNS_SOUND_BYTES, EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
     webhook_notification,

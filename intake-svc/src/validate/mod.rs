@@ -7,6 +7,8 @@ mod fit;
 mod text;
 
 pub(crate) use broadcast::{list_states, new_broadcast};
-pub(crate) use device::{device_ids, list_filter, provider_token, registration, restore_filter, stored_token, user_id};
+pub(crate) use device::{
+    device_ids, list_filter, provider_token, registration, restore_filter, stored_token, user_id,
+};
 pub(crate) use fit::fits;
 pub(crate) use text::topic;

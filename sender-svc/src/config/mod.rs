@@ -304,6 +304,7 @@ impl Config {
     /// What a provider is told that is told nothing else.
     fn common(&self) -> Common {
         Common {
+            rate_per_second: None,
             in_flight: self.in_flight,
             call_timeout: Duration::from_millis(self.call_timeout_ms),
             never_park: self.never_park,

@@ -4,6 +4,7 @@
 //! [providers.hook]                # the name under which devices are registered
 //! kind = "webhook"
 //! url = "https://push.example/send"
+//! rate_per_second = 1000          # no limit where absent
 //! in_flight = 512                 # this, the next two and retry are the command line's where absent
 //! call_timeout_ms = 10000
 //! never_park = false
@@ -38,7 +39,11 @@ use crate::provider::webpush::{self, WebPush};
 
 const MAX_NAME_BYTES: usize = 64;
 /// What every kind of provider may be told; the rest of a table is for its kind.
-const COMMON: [&str; 5] = ["in_flight", "call_timeout_ms", "never_park", "mass_invalidation", "retry"];
+const COMMON: [&str; 6] =
+    ["rate_per_second", "in_flight", "call_timeout_ms", "never_park", "mass_invalidation", "retry"];
+
+/// Calls within a second that a rate may allow.
+const MOST_PER_SECOND: u32 = 1_000_000;
 
 /// One provider, checked.
 #[derive(Debug, Clone)]
@@ -60,6 +65,8 @@ pub enum Kind {
 /// What all are told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Common {
+    /// Calls within any second at most, by all senders together.
+    pub rate_per_second: Option<u32>,
     /// Calls under way at most.
     pub in_flight: u32,
     pub call_timeout: Duration,
@@ -73,6 +80,7 @@ pub struct Common {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CommonTable {
+    rate_per_second: Option<u32>,
     in_flight: Option<u32>,
     call_timeout_ms: Option<u64>,
     never_park: Option<bool>,
@@ -161,7 +169,8 @@ fn retry_floor(kind: &str) -> Duration {
 }
 
 fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::Result<Common> {
-    let CommonTable { in_flight, call_timeout_ms, never_park, mass_invalidation, retry } = table;
+    let CommonTable { rate_per_second, in_flight, call_timeout_ms, never_park, mass_invalidation, retry } =
+        table;
     let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
     let schedule = RetrySchedule {
         initial: millis(retry.initial_ms, defaults.schedule.initial),
@@ -170,6 +179,7 @@ fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::
         max_attempts: retry.max_attempts.map_or(defaults.schedule.max_attempts, u32::cast_signed),
     };
     let common = Common {
+        rate_per_second: rate_per_second.or(defaults.rate_per_second),
         in_flight: in_flight.unwrap_or(defaults.in_flight),
         call_timeout: millis(call_timeout_ms, defaults.call_timeout),
         never_park: never_park.unwrap_or(defaults.never_park),
@@ -179,6 +189,11 @@ fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::
         },
         schedule,
     };
+    ensure!(
+        rate_per_second.is_none_or(|rate| (1..=MOST_PER_SECOND).contains(&rate)),
+        "rate_per_second is {}: give it 1 to {MOST_PER_SECOND}, or leave it out for no limit",
+        rate_per_second.unwrap_or_default()
+    );
     let problems = common.problems(&[
         "in_flight",
         "call_timeout_ms",
@@ -270,7 +285,14 @@ mod tests {
         };
         let mass_invalidation = Some(MassInvalidation::default());
         let call_timeout = Duration::from_secs(10);
-        Common { in_flight: 512, call_timeout, never_park: false, mass_invalidation, schedule }
+        Common {
+            rate_per_second: None,
+            in_flight: 512,
+            call_timeout,
+            never_park: false,
+            mass_invalidation,
+            schedule,
+        }
     }
 
     fn problems(text: &str) -> String {
@@ -287,6 +309,7 @@ mod tests {
             [providers.two]
             kind = "webhook"
             url = "h2c://127.0.0.1:8090/push"
+            rate_per_second = 500
             in_flight = 7
             call_timeout_ms = 1500
             never_park = true
@@ -305,7 +328,15 @@ mod tests {
         let call_timeout = Duration::from_millis(1_500);
         let mass_invalidation =
             Some(MassInvalidation { share: 0.8, answers: 200, window: Duration::from_millis(500) });
-        let common = Common { in_flight: 7, call_timeout, never_park: true, mass_invalidation, schedule };
+        let rate_per_second = Some(500);
+        let common = Common {
+            rate_per_second,
+            in_flight: 7,
+            call_timeout,
+            never_park: true,
+            mass_invalidation,
+            schedule,
+        };
         assert_eq!(providers[1].common, common);
     }
 
@@ -350,6 +381,10 @@ mod tests {
             kind = "webhook"
             url = "https://push.example"
             retry = { often = true }
+            [providers.i]
+            kind = "webhook"
+            url = "https://push.example"
+            rate_per_second = 0
         "#,
         );
         let told: Vec<_> = told.lines().collect();
@@ -361,10 +396,11 @@ mod tests {
             ["[providers.e]", "kind is missing"],
             ["[providers.f g]", "the name"],
             ["[providers.h]", "often"],
+            ["[providers.i]", "rate_per_second is 0"],
         ]) {
             assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
         }
-        assert_eq!(told.len(), 7, "{told:#?}");
+        assert_eq!(told.len(), 8, "{told:#?}");
         assert!(problems("[provider.a]").contains("provider"));
         assert!(problems("[providers.a").contains("TOML"), "{}", problems("[providers.a"));
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::ramp;
+
 /// This many failures in a row, over at least this long, park a provider: neighbours that fail together are often answered
 /// together, and what was called with them comes in a moment later …
 const STREAK: (u32, Duration) = (20, Duration::from_millis(250));
@@ -17,9 +19,6 @@ const SHORT_STREAK: (u32, Duration) = (3, Duration::from_secs(1));
 /// So long after a failure of a short streak, a delivery's last attempt is not held against it: until it is known whether
 /// the provider is parked.
 const SUSPECT: Duration = STREAK.1;
-/// Once a provider works again, calls start with this share of the limit, which doubles every [`RAMP_STEP`].
-const RAMP_FIRST: f64 = 1.0 / 32.0;
-const RAMP_STEP: Duration = Duration::from_millis(250);
 
 /// One provider's breaker, as this sender knows it.
 #[derive(Debug)]
@@ -137,10 +136,9 @@ impl Breaker {
 
     /// The calls that may be under way of at most `limit`: fewer just after the provider came back.
     pub fn allows(&self, limit: usize, now: Instant) -> usize {
-        let Some(resumed_at) = self.state().resumed_at else { return limit };
-        let steps = now.saturating_duration_since(resumed_at).as_secs_f64() / RAMP_STEP.as_secs_f64();
-        let share = (RAMP_FIRST * steps.min(30.0).exp2()).min(1.0);
-        ((limit as f64 * share) as usize).max(1)
+        self.state()
+            .resumed_at
+            .map_or(limit, |resumed_at| ramp::allows(limit, now.saturating_duration_since(resumed_at)))
     }
 }
 
@@ -194,9 +192,7 @@ mod tests {
         assert_eq!(breaker.allows(512, now), 512);
         breaker.heed(Parked::NOT, Some(Duration::ZERO), now, now);
         assert_eq!(breaker.allows(512, now), 16);
-        assert_eq!(breaker.allows(512, now + 2 * RAMP_STEP), 64);
-        assert_eq!(breaker.allows(512, now + 5 * RAMP_STEP), 512);
-        assert_eq!(breaker.allows(1, now), 1, "never none");
+        assert_eq!(breaker.allows(512, now + Duration::from_secs(2)), 512);
     }
 
     #[test]

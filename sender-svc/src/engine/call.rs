@@ -1,6 +1,7 @@
 //! Making the calls of one line, as many at a time as its bounds allow.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bongsu_store::{DeviceId, Probe, Verdict};
@@ -15,14 +16,17 @@ use super::held::{HeldBatch, Job};
 use super::hygiene;
 use super::judge::{Case, judge, slow_down_pause};
 use super::line::Line;
+use super::pace::{Counted, Slot};
+use super::queue::Next;
 use crate::provider::answer::SlowDown;
 use crate::provider::{Answer, Call};
 
 /// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
 /// is how often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A provider's wish for a pause is heeded up to this for all its deliveries; the delivery that it answered waits in full.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A provider's wish for a pause is heeded up to this for all its deliveries, as long as providers are known to ask for; after it
+/// they begin with a few calls. The delivery that it answered waits in full.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A call that may begin.
 #[derive(Debug)]
@@ -32,6 +36,10 @@ pub(super) struct Ready {
     /// A place among the calls that may be unrecorded, and one among the line's; a probe has neither.
     pub unrecorded: Option<OwnedSemaphorePermit>,
     pub flight: Option<OwnedSemaphorePermit>,
+    /// With a rate limit, when it may begin; one that must be noted first gets it after that, and till then has a place among
+    /// those that wait for it.
+    pub slot: Option<Slot>,
+    pub place: Option<Counted>,
     /// Where it is to tell if a parked provider works again.
     pub probe: Option<Probe>,
 }
@@ -82,14 +90,24 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
             while !line.has_room() && !line.is_closed() {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
-            let job = line.queue.pop().await;
+            let Next { job, rank } = line.queue.pop().await;
             if line.wanted() > 0 {
                 engine.claim_now.notify_one();
             }
-            let settled = match may_start(engine, &line, &job.held, false).await {
+            let (mut slot, mut place) = (None, None);
+            let start = if job.held.work.at_most_once {
+                may_note(engine, &line, &job.held, &mut place).await
+            } else {
+                may_start_in_slot(engine, &line, &job.held, &mut slot).await
+            };
+            let settled = match start {
                 Start::Call => {
+                    if let Some(rank) = rank.filter(|_| line.pacer.rate().is_some()) {
+                        line.vtime.fetch_max(rank, Ordering::Relaxed);
+                    }
                     let (unrecorded, flight) = (Some(unrecorded), Some(flight));
-                    calls.begin(Ready { line: line.clone(), job, unrecorded, flight, probe: None }).await;
+                    let line = line.clone();
+                    calls.begin(Ready { line, job, unrecorded, flight, slot, place, probe: None }).await;
                     continue;
                 }
                 Start::Settle(verdict) => {
@@ -132,10 +150,41 @@ async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch, probe: bool) 
     }
 }
 
+/// As [`may_start`], for what is noted first: not while many wait for a slot already.
+async fn may_note(engine: &Engine, line: &Line, held: &HeldBatch, place: &mut Option<Counted>) -> Start {
+    loop {
+        let start = may_start(engine, line, held, false).await;
+        *place = line.pacer.place_to_note();
+        if !matches!(start, Start::Call) || place.is_some() {
+            return start;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// As [`may_start`], in a slot of the line's rate: in this one as long as it lasts, or in one that is waited for.
+async fn may_start_in_slot(engine: &Engine, line: &Line, held: &HeldBatch, slot: &mut Option<Slot>) -> Start {
+    loop {
+        let start = may_start(engine, line, held, false).await;
+        if !matches!(start, Start::Call) || line.pacer.allows(*slot) {
+            return start;
+        }
+        if slot.is_some() {
+            line.pacer.forfeit();
+        }
+        *slot = line.pacer.slot(&engine.slots_needed).await;
+    }
+}
+
 async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Settled>) {
-    let Ready { line, job: Job { held, device, target }, unrecorded, flight, probe } = ready;
+    let Ready { line, job: Job { held, device, target }, unrecorded, flight, mut slot, place, probe } = ready;
     // Since it was decided, much may have happened: noting it waits for Postgres, and this process may have stood still.
-    let instead = match may_start(&engine, &line, &held, probe.is_some()).await {
+    let start = match probe {
+        Some(_) => may_start(&engine, &line, &held, true).await,
+        None => may_start_in_slot(&engine, &line, &held, &mut slot).await,
+    };
+    drop(place);
+    let instead = match start {
         Start::Call => None,
         Start::Drop => {
             line.uncount_call();
@@ -155,6 +204,9 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
         line.uncount_call();
         let _ = settled.send(instead).await;
         return;
+    }
+    if slot.is_some() {
+        line.pacer.used();
     }
     let started = Instant::now();
     let (token, time_left) = (&*target.token, held.work.time_left());

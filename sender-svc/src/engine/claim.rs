@@ -24,6 +24,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const FULL_BATCH: usize = 500;
 /// Batches per lane in one claim, whatever their size.
 const MOST_BATCHES: usize = 256;
+/// The same for what is claimed beside work in hand.
+const MOST_BESIDE: usize = 32;
 /// Fresh work below the floor (see [`Line::floor`]) is looked for this often, and while there is other work this seldom at
 /// least: what a transaction that took long has made lies there, and must not wait for everything above it.
 const BELOW_FLOOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -122,7 +124,8 @@ impl Claimer {
             self.look_below_every = (sent.elapsed() * BELOW_FLOOR_SHARE).clamp(BELOW_FLOOR.0, BELOW_FLOOR.1);
         }
         if batches.is_empty() {
-            return Ok(Some(0));
+            // What was looked for beside other work says nothing of the queue.
+            return Ok(wants.iter().any(|want| want.beside.is_none()).then_some(0));
         }
         self.note_ranks(&batches);
         for (line, held, due) in self.take_in(&batches, sent).await? {
@@ -160,13 +163,22 @@ impl Claimer {
         lines
             .filter_map(|line| {
                 let deliveries = line.wanted();
+                let (deliveries, beside) = match deliveries {
+                    0 => line.wanted_beside(Instant::now()).map(|(wanted, beside)| (wanted, Some(beside)))?,
+                    wanted => (wanted, None),
+                };
                 let size = self.batch_size.get(&line.provider).copied().unwrap_or(FULL_BATCH).max(1);
-                let batches = deliveries.div_ceil(size).min(MOST_BATCHES);
-                (deliveries > 0).then(|| Want {
+                let batches = match beside {
+                    // Those of small broadcasts may be of one delivery each.
+                    Some(_) => deliveries.min(MOST_BESIDE),
+                    None => deliveries.div_ceil(size).min(MOST_BATCHES),
+                };
+                Some(Want {
                     provider: line.provider,
                     batches: i32::try_from(batches).unwrap_or(i32::MAX),
                     deliveries: i32::try_from(deliveries).unwrap_or(i32::MAX),
                     floor: if look_below { i64::MIN } else { line.floor.load(Ordering::Relaxed) },
+                    beside,
                 })
             })
             .collect()
@@ -179,7 +191,9 @@ impl Claimer {
             if let Some(mean) = usize::try_from(size).ok().and_then(|s| s.checked_div(count)) {
                 self.batch_size.insert(line.provider, mean);
             }
-            if let Some(rank) = of_line.filter(|b| b.attempt == 1).map(|b| b.rank).max() {
+            // With a rate limit what is claimed is not called soon: see [`super::call`].
+            let paced = line.pacer.rate().is_some();
+            if let Some(rank) = of_line.filter(|b| b.attempt == 1 && !paced).map(|b| b.rank).max() {
                 line.vtime.fetch_max(rank, Ordering::Relaxed);
             }
         }

@@ -8,12 +8,14 @@ use tokio::time::Instant;
 
 use super::Engine;
 use super::breaker::Parked;
-use super::call::LONGEST_PAUSE;
 use super::hygiene;
 use super::line::Line;
 use crate::metrics;
 use crate::provider::answer::Said;
 use crate::provider::{Answer, Trouble};
+
+/// How long a parked provider's answer to a probe puts off the next one at most.
+const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
 
 /// Takes in an answer to a call whose delivery had failed `failures` times before.
 pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures: i32, probe: Option<Probe>) {
@@ -35,7 +37,7 @@ pub(super) fn note(engine: &Engine, line: &Arc<Line>, answer: &Answer, failures:
     };
     if let Some(probe) = probe {
         // One page that says "in a day" must not keep everybody from looking for so long.
-        return probe_failed(engine, line, probe, said, retry_after.unwrap_or_default().min(LONGEST_PAUSE));
+        return probe_failed(engine, line, probe, said, retry_after.unwrap_or_default().min(LONGEST_PUT_OFF));
     }
     let counts = failures == 0 || matches!(trouble, Trouble::Unreachable | Trouble::Denied);
     if line.breaker.fails(counts, Instant::now()) {

@@ -60,6 +60,11 @@ impl BroadcastWork {
         new
     }
 
+    /// How far in virtual time its deliveries are apart.
+    pub fn rank_step(&self) -> i64 {
+        self.priority.rank_step()
+    }
+
     /// Until it expires.
     pub fn time_left(&self) -> Duration {
         self.expires_at.saturating_duration_since(Instant::now())

@@ -1,19 +1,21 @@
-//! A line: what belongs to one provider. Its local queue, its calls in flight, its pause, its breaker.
+//! A line: what belongs to one provider. Its local queue, its calls in flight, its rate, its pause, its breaker.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{ProviderId, Signals};
+use bongsu_store::{Beside, ProviderId, Signals};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, Parked};
 use super::doubt::Doubt;
 use super::judge::RetrySchedule;
+use super::pace::{self, Pacer};
 use super::queue::LocalQueue;
+use super::ramp;
 use crate::config::providers::Common;
-use crate::metrics::CallMeter;
+use crate::metrics::{CallMeter, PaceMeter};
 use crate::provider::Adapter;
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
@@ -21,6 +23,14 @@ use crate::provider::Adapter;
 const QUEUE_TIME: Duration = Duration::from_millis(100);
 /// … but never less than this, which is one full batch.
 const QUEUE_LEAST: usize = 500;
+/// With a rate limit, work for this long is claimed, when half of it is left, since it is known what will be called when …
+const PACED_QUEUE_TIME: Duration = Duration::from_millis(200);
+/// … but never less than so much.
+const PACED_QUEUE_LEAST: usize = 50;
+/// Batches are larger than what a low rate uses soon. So what is more urgent than the rest of one is looked for this often, as long
+/// as no more than so much lies here.
+const LOOK_BESIDE: Duration = Duration::from_millis(100);
+const QUEUE_MOST: usize = 2_000;
 
 /// One provider, as this sender works on it.
 #[derive(Debug)]
@@ -39,11 +49,14 @@ pub struct Line {
     /// Answers per second, lately.
     rate: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
+    first_call: OnceLock<Instant>,
+    pub pacer: Pacer,
+    looked_beside: Mutex<Option<Instant>>,
     pub breaker: Breaker,
     pub doubt: Doubt,
     pub meter: CallMeter,
     probe_due: AtomicBool,
-    /// The greatest rank claimed.
+    /// How far the fair queue has come: the greatest rank claimed, or with a rate limit, called.
     pub vtime: AtomicI64,
     /// What the claim looks for at least: a virtual time published two heartbeats ago, so that fresh work that was ranked
     /// meanwhile lies above.
@@ -53,6 +66,7 @@ pub struct Line {
 impl Line {
     pub fn new(provider: ProviderId, name: String, adapter: Adapter, common: &Common) -> Self {
         let flight_limit = common.in_flight as usize;
+        let pacer = Pacer::new(common.rate_per_second, PaceMeter::new(&name));
         Self {
             provider,
             meter: CallMeter::new(&name),
@@ -66,6 +80,9 @@ impl Line {
             answered: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
+            first_call: OnceLock::new(),
+            pacer,
+            looked_beside: Mutex::new(None),
             breaker: Breaker::new(!common.never_park),
             doubt: Doubt::new(common.mass_invalidation.clone()),
             probe_due: AtomicBool::new(false),
@@ -80,16 +97,39 @@ impl Line {
     }
 
     pub fn count_call(&self) {
+        self.first_call.get_or_init(Instant::now);
         self.calling.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Deliveries to claim now: none while the queue is still half full, or the provider closed.
     pub fn wanted(&self) -> usize {
+        let queued = self.queue.len();
         let queue_target = QUEUE_LEAST.max(self.per(QUEUE_TIME));
-        if self.is_closed() || self.queue.len() > queue_target / 2 {
+        let paced_target = self.paced_target().unwrap_or(usize::MAX);
+        if self.is_closed() || queued > queue_target.min(paced_target) / 2 {
             return 0;
         }
-        (queue_target + self.allowed()).saturating_sub(self.queue.len() + self.in_flight())
+        let usable = (queue_target + self.allowed()).saturating_sub(queued + self.in_flight());
+        usable.min(paced_target.saturating_sub(queued))
+    }
+
+    /// With a rate limit: deliveries to have here.
+    fn paced_target(&self) -> Option<usize> {
+        self.pacer.rate().map(|rate| pace::per(rate, PACED_QUEUE_TIME).max(PACED_QUEUE_LEAST))
+    }
+
+    /// With a rate limit, and enough work here: how much to claim of what goes before some of it, where it is time to look.
+    pub fn wanted_beside(&self, now: Instant) -> Option<(usize, Beside)> {
+        let target = self.paced_target()?;
+        let queued = self.queue.len();
+        let mut looked = self.looked_beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = looked.is_none_or(|looked| now - looked >= LOOK_BESIDE);
+        if !due || queued == 0 || queued > QUEUE_MOST || self.is_closed() {
+            return None;
+        }
+        *looked = Some(now);
+        let rank = self.queue.greatest_rank().unwrap_or(i64::MAX);
+        Some((target, Beside { rank, retries: self.queue.retries() < target / 2 }))
     }
 
     /// A call that was counted did not begin.
@@ -111,7 +151,8 @@ impl Line {
         now
     }
 
-    fn per(&self, time: Duration) -> usize {
+    /// Answers to expect within `time`, as lately.
+    pub fn per(&self, time: Duration) -> usize {
         (self.rate.load(Ordering::Relaxed) as f64 * time.as_secs_f64()) as usize
     }
 
@@ -126,12 +167,21 @@ impl Line {
 
     /// Calls that may be under way now.
     fn allowed(&self) -> usize {
-        self.breaker.allows(self.flight_limit, Instant::now())
+        let now = Instant::now();
+        let paused_until = self.paused().filter(|until| *until <= now);
+        let began = paused_until.max(Some(*self.first_call.get().unwrap_or(&now)));
+        let limit = began.map_or(self.flight_limit, |began| ramp::allows(self.flight_limit, now - began));
+        limit.min(self.breaker.allows(self.flight_limit, now))
+    }
+
+    /// Calls that may begin now.
+    pub fn room(&self) -> usize {
+        self.allowed().saturating_sub(self.in_flight())
     }
 
     /// Whether one call more may be under way.
     pub fn has_room(&self) -> bool {
-        self.in_flight() < self.allowed()
+        self.room() > 0
     }
 
     /// Takes in what all senders know of the provider. True where a probe is due.
@@ -140,6 +190,9 @@ impl Line {
         self.breaker.heed(parked, signals.resumed_ago, asked, Instant::now());
         if !signals.held.is_zero() {
             self.pause(signals.held);
+        }
+        if self.pacer.set_rate(signals.per_second) {
+            tracing::info!(provider = self.name, per_second = ?signals.per_second, "the provider's rate limit has changed");
         }
         self.probe_due.store(signals.probe_due, Ordering::Relaxed);
         signals.probe_due

@@ -6,7 +6,7 @@
 //!   └───────── control: heartbeat, renewal, flags, signals, dead senders ◀─────────────┘
 //! ```
 //!
-//! Bounds: calls in flight per line, calls whose answer is not recorded over all lines ([`Limits::unrecorded`]); while the
+//! Bounds: calls in flight per line, and its rate over all senders (pace, reserve), calls whose answer is not recorded over all lines ([`Limits::unrecorded`]); while the
 //! flush lags no call starts, so nothing is claimed. What a kill can duplicate is at most the second of these.
 
 pub mod breaker;
@@ -21,8 +21,11 @@ mod hygiene;
 pub mod judge;
 pub mod line;
 mod mark;
+pub mod pace;
 mod probe;
 mod queue;
+mod ramp;
+mod reserve;
 mod sweep;
 
 use std::sync::Arc;
@@ -79,6 +82,8 @@ struct Engine {
     claim_now: Notify,
     /// There is something to take for sure: the work of a dead sender, a probe.
     take_now: Notify,
+    /// A call waits for a slot of its provider's rate.
+    slots_needed: Notify,
     pulse: control::Pulse,
     calls: TaskTracker,
 }
@@ -106,6 +111,7 @@ pub async fn run(
         holdings: Holdings::new(),
         claim_now: Notify::new(),
         take_now: Notify::new(),
+        slots_needed: Notify::new(),
         pulse: control::Pulse::new(),
         calls: TaskTracker::new(),
     });
@@ -118,6 +124,7 @@ pub async fn run(
     let mut starters = JoinSet::new();
     let (to_mark, marking) = mpsc::channel(FLUSH_CHANNEL);
     let calls = call::Calls { engine: engine.clone(), settled, to_mark };
+    starters.spawn(reserve::run(engine.clone(), shutdown.clone()));
     starters.spawn(claim::run(calls.clone(), shutdown.clone()));
     for line in &engine.lines {
         starters.spawn(call::run(calls.clone(), line.clone(), shutdown.clone()));

@@ -61,7 +61,15 @@ impl Claimer {
         let Some(job) = chosen else { return Ok(false) };
         // Beside the bounds of other calls: where those are all taken, the provider must be tried all the same.
         self.calls
-            .begin(Ready { line: line.clone(), job, unrecorded: None, flight: None, probe: Some(probe) })
+            .begin(Ready {
+                line: line.clone(),
+                job,
+                unrecorded: None,
+                flight: None,
+                slot: None,
+                place: None,
+                probe: Some(probe),
+            })
             .await;
         Ok(true)
     }

@@ -112,13 +112,19 @@ impl Sender {
     }
 
     pub async fn claim_up_to(&self, deliveries: i32) -> Vec<LeasedBatch> {
-        let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN };
+        let want = Want { provider: self.provider, batches: 64, deliveries, floor: i64::MIN, beside: None };
         self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), &[]).await.unwrap()
     }
 
     /// As a sender that holds `held`.
     pub async fn claim_beside(&self, held: &[LeasedBatch]) -> Vec<LeasedBatch> {
-        let want = Want { provider: self.provider, batches: 64, deliveries: 1_000_000, floor: i64::MIN };
+        let want = Want {
+            provider: self.provider,
+            batches: 64,
+            deliveries: 1_000_000,
+            floor: i64::MIN,
+            beside: None,
+        };
         self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), held).await.unwrap()
     }
 

@@ -166,7 +166,7 @@ async fn a_claim_that_lay_in_the_queue_of_a_server_which_stood_still_takes_nothi
     // All that ran out ran out while nobody could renew; the claim was sent before that.
     expire_leases(&store).await;
     let sent_before = Reclaim { up: Duration::ZERO, heartbeat_at: now() - Duration::from_secs(30) };
-    let want = Want { provider, batches: 1, deliveries: 1_000, floor: i64::MIN };
+    let want = Want { provider, batches: 1, deliveries: 1_000, floor: i64::MIN, beside: None };
     let mut lane = store.claim_lane(other.id);
     assert!(lane.claim(&[want], LEASE, Some(sent_before), &[]).await.unwrap().is_empty());
     assert!(lane.claim_probe(provider, LEASE, Some(sent_before), &[]).await.unwrap().is_none());
@@ -195,7 +195,7 @@ async fn leases_that_ran_out_are_left_alone_while_postgres_was_just_away() {
     Sender::new(&store, provider).claim().await;
     expire_leases(&store).await;
     let other = Sender::new(&store, provider);
-    let want = Want { provider, batches: 1, deliveries: 1, floor: i64::MIN };
+    let want = Want { provider, batches: 1, deliveries: 1, floor: i64::MIN, beside: None };
     assert!(store.claim_lane(other.id).claim(&[want], LEASE, None, &[]).await.unwrap().is_empty());
     assert!(
         store

@@ -33,8 +33,8 @@ macro_rules! statements {
 /// A new one is a line here: connection, file, where a file has several what it is of, parameters, rows.
 #[rustfmt::skip]
 pub const STATEMENTS: &[Statement] = statements! {
-    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat
-    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now()") 9,
+    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat, ceilings, retries
+    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now(), '{9223372036854775807}', '{t}'") 9,
     // shard, batches, sender
     Lane "batch_read_range"   ("0, '{11}', me()") 1,
     Lane "batch_read_listed"  ("0, '{25}', me()") 1,
@@ -64,6 +64,8 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, broadcasts, providers, devices, attempts, reasons, codes, details
     Lane "flush_dead_letters" ("0, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
                                 repeated('rejected'::text, 50)::dead_reason[], repeated('400'::text, 50), repeated(''::text, 50)") 50,
+    // provider, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
+    Lane "provider_reserve"   ("1, 50, 0.975, 0.2, 0.005") 1,
     // shard, broadcasts, providers, attempts, failures, ranks, waits, number and device of each delivery
     Lane "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
                                 repeated(1::bigint, 250) || repeated(2::bigint, 250), ids(5001, 5500)") 2,

@@ -1,5 +1,6 @@
 -- What each statement finds to do, the same in every database. Ids are fixed, so that the parameters can name them.
 INSERT INTO provider (name, kind) VALUES ('push', 'webhook'), ('other', 'webhook');
+INSERT INTO provider_pace (provider_id, rate_per_second) VALUES (1, 1000);
 INSERT INTO sender (id, lock_key, heartbeat_at) VALUES (me(), 1, now()), (somebody(), 2, now() - interval '1 minute');
 -- Those from 12001 are all of one user.
 INSERT INTO device (id, shard, provider_id, user_id, token, registered_at)

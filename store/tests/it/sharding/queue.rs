@@ -55,7 +55,7 @@ async fn claims_of_one_batch(store: &Store, provider: ProviderId, claims: usize,
     let mut lane = store.claim_lane(SenderId::random());
     let mut shards = vec![];
     for _ in 0..claims {
-        let want = Want { provider, batches: 1, deliveries: 1, floor };
+        let want = Want { provider, batches: 1, deliveries: 1, floor, beside: None };
         shards.extend(lane.claim(&[want], LEASE, None, &[]).await.unwrap().iter().map(|batch| batch.shard));
     }
     shards
