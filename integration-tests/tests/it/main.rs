@@ -29,6 +29,7 @@ mod nothing_lost;
 mod one_delivery;
 mod outage;
 mod overtaking;
+mod pacing;
 mod provider_connections;
 mod provider_faults;
 mod replay;

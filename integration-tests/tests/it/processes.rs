@@ -4,10 +4,11 @@ use bongsu_cli::stack::{Options, Process, SenderOptions, Stack};
 use bongsu_proto::v1::broadcast_service_client::BroadcastServiceClient;
 use bongsu_proto::v1::device_service_client::DeviceServiceClient;
 use bongsu_proto::v1::{
-    Broadcast, BroadcastState, CreateBroadcastRequest, GetBroadcastRequest, ImportDevicesRequest,
+    Broadcast, BroadcastState, CreateBroadcastRequest, DeviceRegistration, GetBroadcastRequest,
+    ImportDevicesRequest,
 };
 use bongsu_store::testing::fresh_database;
-use provider_sim::Stats;
+use provider_sim::{DeliveryRecord, Stats};
 use tonic::transport::Channel;
 
 use crate::world::{registration, until};
@@ -42,11 +43,14 @@ impl Processes {
     }
 
     pub async fn import_good(&mut self, n: usize) {
-        let registrations: Vec<_> = (0..n).map(|i| registration(&format!("good-{i}"))).collect();
+        self.import((0..n).map(|i| registration(&format!("good-{i}"))).collect()).await;
+    }
+
+    pub async fn import(&mut self, registrations: Vec<DeviceRegistration>) {
         let messages: Vec<_> =
             registrations.chunks(5_000).map(|c| ImportDevicesRequest { registrations: c.to_vec() }).collect();
         let report = self.devices.import_devices(tokio_stream::iter(messages)).await.unwrap().into_inner();
-        assert_eq!(report.created, i64::try_from(n).unwrap());
+        assert_eq!(report.created, i64::try_from(registrations.len()).unwrap());
     }
 
     pub async fn create(&mut self, request: CreateBroadcastRequest) -> i64 {
@@ -75,6 +79,13 @@ impl Processes {
         self.http.get(url).send().await.unwrap().error_for_status().unwrap().json().await.unwrap()
     }
 
+    /// All deliveries that the simulator saw.
+    pub async fn deliveries(&self) -> Vec<DeliveryRecord> {
+        let url = format!("{}/deliveries", self.stack.provider_sim.url());
+        let text = self.http.get(url).send().await.unwrap().text().await.unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// What a process tells of itself.
     pub async fn metrics(&self, process: &Process) -> String {
         let url = format!("http://{}/metrics", process.admin().unwrap());
@@ -95,6 +106,12 @@ impl Processes {
 
 pub fn sender(args: &[&str]) -> SenderOptions {
     SenderOptions { args: args.iter().map(ToString::to_string).collect(), ..SenderOptions::default() }
+}
+
+/// The sum of a counter over those of its lines that have this label.
+pub fn metric_sum(metrics: &str, name: &str, label: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(name) && line.contains(label));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 /// The value of a counter without labels; 0 where it was never counted.

@@ -14,7 +14,7 @@ use super::flush::{Answered, Settled};
 use super::health;
 use super::held::{HeldBatch, Job};
 use super::hygiene;
-use super::judge::{Case, judge, slow_down_pause};
+use super::judge::{Case, judge, provider_pause};
 use super::line::Line;
 use super::pace::{Counted, Slot};
 use super::queue::Next;
@@ -24,9 +24,6 @@ use crate::provider::{Answer, Call};
 /// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
 /// is how often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A provider's wish for a pause is heeded up to this for all its deliveries, as long as providers are known to ask for; after it
-/// they begin with a few calls. The delivery that it answered waits in full.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A call that may begin.
 #[derive(Debug)]
@@ -217,7 +214,7 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     line.meter.called(&answer, started.elapsed());
     health::note(&engine, &line, &answer, held.lease.failures, probe);
     if let Answer::SlowDown { whom: SlowDown::Provider, retry_after, .. } = &answer {
-        slow_down(&engine, &line, slow_down_pause(*retry_after, &line.schedule));
+        slow_down(&engine, &line, provider_pause(*retry_after, &line.schedule));
     }
     let unfit = hygiene::unfit(&line, &held, device, target, &answer);
     let failures = held.lease.failures;
@@ -234,7 +231,6 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
 
 /// Leaves the provider alone here at once, and everywhere through Postgres.
 fn slow_down(engine: &Engine, line: &Line, pause: Duration) {
-    let pause = pause.min(LONGEST_PAUSE);
     if !line.pause(pause) {
         return;
     }

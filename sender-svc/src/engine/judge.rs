@@ -70,9 +70,18 @@ pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
     }
 }
 
+/// A provider's wish for a pause is heeded up to this for all its deliveries, which is as long as providers are known to ask for;
+/// after it they begin with a few calls. The delivery that it answered waits in full.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// How long nobody calls a provider that asked to slow down.
+pub fn provider_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) -> Duration {
+    slow_down_pause(retry_after, schedule).min(LONGEST_PAUSE)
+}
+
 /// How long to leave a provider alone that asked to slow down; where it named no time, or none to speak of, as long as the
 /// schedule's first delay.
-pub fn slow_down_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) -> Duration {
+fn slow_down_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) -> Duration {
     retry_after.filter(|pause| !pause.is_zero()).unwrap_or(schedule.initial)
 }
 
@@ -141,6 +150,17 @@ mod tests {
         for unnamed in [None, Some(Duration::ZERO)] {
             assert_eq!(slow_down_pause(unnamed, &schedule()), 2 * SECOND);
         }
+    }
+
+    #[test]
+    fn a_provider_is_left_alone_for_the_ten_minutes_it_asks_for_and_one_answer_does_not_stop_it_for_a_day() {
+        let day = 86_400 * SECOND;
+        assert_eq!(provider_pause(Some(600 * SECOND), &schedule()), 600 * SECOND);
+        assert_eq!(provider_pause(Some(day), &schedule()), LONGEST_PAUSE);
+        assert_eq!(provider_pause(None, &schedule()), 2 * SECOND);
+        let (whom, retry_after) = (SlowDown::Provider, Some(day));
+        let answer = Answer::SlowDown { whom, retry_after, said: Said::new("429", "") };
+        assert_eq!(delay(answer, 0), Some(day), "the delivery itself waits in full");
     }
 
     #[test]

@@ -167,7 +167,11 @@ impl Line {
 
     /// Calls that may be under way now.
     fn allowed(&self) -> usize {
-        let now = Instant::now();
+        self.allowed_at(Instant::now())
+    }
+
+    /// Fewer after a beginning: the first call, or the end of a pause.
+    fn allowed_at(&self, now: Instant) -> usize {
         let paused_until = self.paused().filter(|until| *until <= now);
         let began = paused_until.max(Some(*self.first_call.get().unwrap_or(&now)));
         let limit = began.map_or(self.flight_limit, |began| ramp::allows(self.flight_limit, now - began));
@@ -213,5 +217,47 @@ impl Line {
             *paused = Some(until);
         }
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, WebhookArg};
+
+    fn line(rate: Option<u32>) -> Line {
+        bongsu_ops::telemetry::install_crypto();
+        let webhook: WebhookArg = "push=h2c://127.0.0.1:1/push".parse().expect("valid");
+        let config = Config::at_database("postgres://localhost/bongsu", webhook);
+        let mut provider = config.validate().expect("valid").providers.remove(0);
+        provider.common.rate_per_second = rate;
+        let adapter = provider.adapter().expect("valid");
+        Line::new(ProviderId(1), provider.name, adapter, &provider.common)
+    }
+
+    #[test]
+    fn a_new_process_and_one_that_was_asked_to_pause_begin_with_a_few_calls() {
+        let line = line(None);
+        let start = Instant::now();
+        assert_eq!(line.allowed_at(start + Duration::from_secs(60)), 16, "nothing was called yet");
+        line.count_call();
+        let later = Instant::now() + Duration::from_secs(2);
+        assert_eq!(line.allowed_at(later), 512);
+        line.pause(Duration::from_secs(600));
+        let over = line.paused().expect("paused");
+        assert_eq!(line.allowed_at(over), 16);
+        assert_eq!(line.allowed_at(over + Duration::from_secs(2)), 512);
+    }
+
+    #[test]
+    fn a_line_with_a_rate_wants_no_more_than_it_will_call_soon() {
+        assert_eq!(line(None).wanted(), 516, "a full batch, and the first calls");
+        assert_eq!(line(Some(1_000)).wanted(), 200);
+        assert_eq!(line(Some(10)).wanted(), 50);
+        assert_eq!(line(Some(1_000_000)).wanted(), 516);
+        assert!(
+            line(Some(10)).wanted_beside(Instant::now()).is_none(),
+            "with nothing in hand, there is no beside"
+        );
     }
 }

@@ -10,6 +10,7 @@ mod harness;
 mod hygiene;
 mod model;
 mod outage;
+mod pacing;
 mod plans;
 mod queue;
 mod replaying;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bongsu_store::{
-    Acceptance, Audience, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId, DueDelivery,
-    Expiry, FanOut, Flush, Flushed, Guarantee, LeasedBatch, Message, NewBroadcast, Outcome, Priority,
-    ProviderId, ProviderKind, Reclaim, Registration, SenderId, SetShards, Store, Verdict, Want,
+    Acceptance, Audience, Beside, Broadcast, BroadcastId, BroadcastState, Counts, DeadReason, DeviceId,
+    DueDelivery, Expiry, FanOut, Flush, Flushed, Guarantee, LeasedBatch, Message, NewBroadcast, Outcome,
+    Priority, ProviderId, ProviderKind, Reclaim, Registration, SenderId, SetShards, Store, Verdict, Want,
 };
 
 use crate::harness::{self, sql};
@@ -126,6 +126,13 @@ impl Sender {
             beside: None,
         };
         self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), held).await.unwrap()
+    }
+
+    /// As a sender that has work up to this rank in hand.
+    pub async fn claim_before(&self, rank: i64) -> Vec<LeasedBatch> {
+        let beside = Some(Beside { rank, retries: true });
+        let want = Want { provider: self.provider, batches: 64, deliveries: 100, floor: i64::MIN, beside };
+        self.store.claim_lane(self.id).claim(&[want], LEASE, reclaim(), &[]).await.unwrap()
     }
 
     pub async fn claim(&self) -> Vec<LeasedBatch> {
