@@ -30,14 +30,14 @@ WITH asked AS MATERIALIZED (
     FROM unnest($16::text[], $17::bigint[]) AS u(user_id, n)
     CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = u.n OFFSET 0) AS b
     CROSS JOIN LATERAL (SELECT * FROM device WHERE user_id = u.user_id OFFSET 0) AS d
-    WHERE d.enabled AND d.retired_at IS NULL
+    WHERE d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL
     UNION ALL
     SELECT b.n, s.shard, d.provider_id, d.id
     FROM unnest($18::bigint[], $19::bigint[]) AS l(device_id, n)
     CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = l.n OFFSET 0) AS b
     CROSS JOIN generate_series(0, (SELECT shards FROM settings) - 1) AS s(shard)
     CROSS JOIN LATERAL (SELECT * FROM device WHERE shard = s.shard::smallint AND id = l.device_id OFFSET 0) AS d
-    WHERE d.enabled AND d.retired_at IS NULL
+    WHERE d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL
 ), lists AS (
     INSERT INTO broadcast_audience (broadcast_id, ordinal, user_ids, device_ids)
     SELECT id, 1,

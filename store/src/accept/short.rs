@@ -178,7 +178,7 @@ async fn insert(connection: &mut PgConnection, new: &[&NewBroadcast]) -> Result<
     for (new, n) in new.iter().zip(1_i64..) {
         match &new.audience {
             Audience::Users(list) => {
-                users.extend(list.iter().inspect(|_| of_users.push(n)).map(String::as_str))
+                users.extend(list.iter().inspect(|_| of_users.push(n)).map(String::as_str));
             }
             Audience::Devices(list) => {
                 devices.extend(list.iter().inspect(|_| of_devices.push(n)).map(|DeviceId(id)| *id));
