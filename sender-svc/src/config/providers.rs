@@ -356,6 +356,18 @@ mod tests {
     }
 
     #[test]
+    fn web_push_is_not_parked_unless_it_is_told_to_be() {
+        let table = |more: &str| {
+            let text = format!(
+                "[providers.web]\nkind = \"webpush\"\nsubject = \"mailto:a@example.com\"\n\
+                 credentials = {{ env = \"KEY\" }}\n{more}"
+            );
+            parse(&text, &defaults()).expect("fine")[0].common.never_park
+        };
+        assert_eq!((table(""), table("never_park = false")), (true, false));
+    }
+
+    #[test]
     fn every_provider_that_is_wrong_is_told_with_the_setting() {
         let told = problems(
             r#"

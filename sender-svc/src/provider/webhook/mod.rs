@@ -13,6 +13,7 @@ mod extras;
 mod signature;
 mod template;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -93,10 +94,15 @@ struct ReqwestClient {
 }
 
 /// What all calls of a broadcast have in common.
-#[derive(Debug)]
 pub struct Content(Shape);
 
-#[derive(Debug)]
+// Nothing of the message.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").finish_non_exhaustive()
+    }
+}
+
 enum Shape {
     Notification(Box<RawValue>),
     /// For the template.

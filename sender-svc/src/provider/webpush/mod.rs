@@ -10,6 +10,7 @@ mod origins;
 mod reach;
 mod vapid;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -69,13 +70,19 @@ pub struct WebPush {
 }
 
 /// What all calls of a broadcast have in common.
-#[derive(Debug)]
 pub struct Content {
     message: Arc<[u8]>,
     /// Of two messages of one topic that a push service still holds, it keeps the later: so a second call of a delivery
     /// replaces the first.
     topic: HeaderValue,
     urgency: HeaderValue,
+}
+
+// Nothing of the message.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("topic", &self.topic).finish_non_exhaustive()
+    }
 }
 
 impl WebPush {
