@@ -4,7 +4,10 @@
 --
 -- The clock is read once the row is ours. NO KEY, so that fan-out, whose rows refer to providers, is not waited for.
 WITH pace AS MATERIALIZED (
-    SELECT provider_id, rate_per_second, paced_until FROM provider_pace WHERE provider_id = $1 FOR NO KEY UPDATE
+    SELECT provider_id, rate_per_second, paced_until
+    FROM provider_pace
+    WHERE provider_id = $1 AND rate_per_second IS NOT NULL
+    FOR NO KEY UPDATE
 ), looked AS MATERIALIZED (
     SELECT *, rate_per_second * $3::float8 AS per_second, clock_timestamp() AS at FROM pace
 ), start AS MATERIALIZED (

@@ -85,7 +85,7 @@ impl PaceLane {
                 )
                 .fetch_optional(connection)
                 .await?;
-                // Without a row nobody has ever asked for a rate.
+                // Without a row there is no limit.
                 Ok(row.map_or(
                     Reserved { per_second: None, slots: 0, at: 0.0, begins_in: Duration::ZERO },
                     |row| Reserved {
