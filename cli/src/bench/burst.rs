@@ -1,5 +1,7 @@
 //! `bongsu bench burst`: how soon everybody is told, with a provider as slow and as unreliable as they are.
 
+use std::time::Duration;
+
 use super::options::{Defaults, Options};
 use super::report::{Figures, Report, Variant};
 use super::world::{Accepted, World};
@@ -8,6 +10,8 @@ use crate::output::Output;
 
 /// Part of the devices that are told fast: the rest was answered 503 at first, or waits behind those.
 const MOST: f64 = 0.95;
+/// More than a sender's ramp takes.
+const RAMP: Duration = Duration::from_secs(2);
 const DEFAULTS: Defaults =
     Defaults { latency_ms: 30, jitter_ms: 10, transient: 0.03, in_flight: Some(1_024) };
 
@@ -36,6 +40,11 @@ async fn burst(world: &mut World) -> anyhow::Result<Figures> {
     let devices = world.devices;
     let most = (devices as f64 * MOST).ceil() as u64;
     let measured = measure::measure(world, async |world| {
+        // A sender begins with a few calls, once in its life: that is not what is measured here.
+        let first = world.create(audience::one_user(0)).await?;
+        everyone::wait(world, first).await?;
+        tokio::time::sleep(RAMP).await;
+        world.provider.reset().await?;
         let accepted: Accepted = world.create(audience::everyone()).await?;
         // The simulator notes the moment; looking for it would find it late.
         let (then, ended) = tokio::try_join!(world.provider.accepted(most), everyone::wait(world, accepted))?;

@@ -38,7 +38,7 @@ pub async fn write(kind: ProviderKind, address: SocketAddr, directory: &Path) ->
             let key = fetch("/apns/key.p8", "key.p8").await?;
             format!(
                 "credentials = {{ file = {key:?} }}\nkey_id = \"TESTKEY000\"\nteam_id = \"TESTTEAM00\"\n\
-                 topic = \"example.bongsu.app\"\nendpoint = \"https://{address}\"\n"
+                 topic = \"example.bongsu.app\"\nenvironment = \"production\"\nendpoint = \"https://{address}\"\n"
             )
         }
         ProviderKind::WebPush => {

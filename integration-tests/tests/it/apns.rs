@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bongsu_proto::v1::{DeadReason, DeliveryCounts, DeviceRegistration, ListDeadLettersRequest};
+use bongsu_proto::v1::{
+    CancelBroadcastRequest, DeadReason, DeliveryCounts, DeviceRegistration, DeviceState, GetStatusRequest,
+    ListDeadLettersRequest, ListDevicesRequest,
+};
 use provider_sim::{APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC, Behaviour};
 use serde_json::json;
 
@@ -12,6 +15,8 @@ use crate::world::{World, quick, until};
 
 /// A key that the simulator does not know.
 const OTHER_KEY: &str = include_str!("../../../provider-sim/keys/apns-other-key-opens-nothing.p8");
+/// Devices are retired and quarantined at once, and not only when it is known that the provider is to be believed.
+const AT_ONCE: &str = "mass_invalidation = \"off\"";
 /// Provider tokens change so often.
 const TOKEN_STEP: Duration = Duration::from_secs(1_800);
 
@@ -90,8 +95,11 @@ fn token_step() -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_device_gets_the_outcome_of_apples_answer_and_only_unregistered_ones_are_retired() {
-    let (mut world, _files) =
-        world(Behaviour { retry_after_s: Some(0), ..Default::default() }, "never_park = true").await;
+    let (mut world, _files) = world(
+        Behaviour { retry_after_s: Some(0), ..Default::default() },
+        &format!("never_park = true\n{AT_ONCE}"),
+    )
+    .await;
     for (kind, n) in [
         ("good", 200),
         ("expired", 20),
@@ -128,13 +136,24 @@ async fn every_device_gets_the_outcome_of_apples_answer_and_only_unregistered_on
     assert_eq!((stats.throttled, stats.failing, stats.mismatched), (20, 80, 20), "{stats:?}");
 
     let (_, counts) = send(&mut world, "second").await;
-    assert_eq!(counts.total, 280, "all but the unregistered ones: {counts:?}");
+    assert_eq!(
+        counts.total, 260,
+        "all but the unregistered ones and those of another environment: {counts:?}"
+    );
+    let state = DeviceState::Quarantined.into();
+    let request = ListDevicesRequest { state, page_size: 100, ..Default::default() };
+    let put_aside = world.devices.list_devices(request).await.unwrap().into_inner().devices;
+    assert!(
+        put_aside.len() == 20 && put_aside.iter().all(|d| d.quarantine_code == "BadDeviceToken"),
+        "{put_aside:?}"
+    );
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_registered_after_apples_timestamp_is_not_retired() {
-    let (mut world, _files) = world(Behaviour { unregistered_ago_s: 3_600, ..Default::default() }, "").await;
+    let (mut world, _files) =
+        world(Behaviour { unregistered_ago_s: 3_600, ..Default::default() }, AT_ONCE).await;
     import(&mut world, "good", 1).await;
     import(&mut world, "expired", 5).await;
     let (_, counts) = send(&mut world, "an hour ago").await;
@@ -148,17 +167,23 @@ async fn a_device_that_registered_after_apples_timestamp_is_not_retired() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_wrong_environment_retires_no_device() {
+async fn where_every_token_is_of_another_environment_the_provider_is_parked_and_no_device_is_lost() {
     let (mut world, _files) = world(Behaviour::default(), "").await;
-    import(&mut world, "mismatched", 100).await;
-    for key in ["first", "second"] {
-        let (_, counts) = send(&mut world, key).await;
-        assert_eq!(
-            (counts.total, counts.dead_rejected, counts.dead_unregistered),
-            (100, 100, 0),
-            "{counts:?}"
-        );
-    }
+    import(&mut world, "mismatched", 400).await;
+    let id = world.broadcast("wrong").await.id;
+    until("it is parked", async || {
+        let request = GetStatusRequest { broadcast_id: id };
+        let status = world.deliveries().await.get_status(request).await.unwrap().into_inner().status.unwrap();
+        status.providers.iter().any(|provider| provider.parked_code == "mass_invalidation")
+    })
+    .await;
+    world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await.unwrap();
+    let counts = world.finish(id).await.counts.unwrap();
+    assert_eq!((counts.total, counts.sent, counts.dead_unregistered), (400, 0, 0), "{counts:?}");
+    let request =
+        ListDevicesRequest { state: DeviceState::Live.into(), page_size: 500, ..Default::default() };
+    let live = world.devices.list_devices(request).await.unwrap().into_inner().devices;
+    assert_eq!(live.len(), 400);
     world.stop().await;
 }
 

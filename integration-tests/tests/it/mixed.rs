@@ -148,7 +148,7 @@ async fn providers_file(sims: &[(&str, Sim)], files: &TempDir) -> PathBuf {
                 let key = write("key.p8", sim.get_text("/apns/key.p8").await);
                 format!(
                     "kind = \"apns\"\ncredentials = {{ file = {key:?} }}\nkey_id = \"TESTKEY000\"\n\
-                     team_id = \"TESTTEAM00\"\ntopic = \"example.bongsu.app\"\nendpoint = \"https://{address}\"\n"
+                     team_id = \"TESTTEAM00\"\ntopic = \"example.bongsu.app\"\nenvironment = \"production\"\nendpoint = \"https://{address}\"\n"
                 )
             }
             _ => {
@@ -160,9 +160,8 @@ async fn providers_file(sims: &[(&str, Sim)], files: &TempDir) -> PathBuf {
             }
         };
         let ca = write(&format!("{name}.pem"), sim.get_text("/ca.pem").await);
-        text += &format!(
-            "[providers.{name}]\n{own}ca_file = {ca:?}\nretry = {{ floor_ms = 0, initial_ms = 20 }}\n"
-        );
+        let trust = if *name == "hook" { String::new() } else { format!("ca_file = {ca:?}\n") };
+        text += &format!("[providers.{name}]\n{own}{trust}retry = {{ floor_ms = 0, initial_ms = 20 }}\n");
     }
     write("providers.toml", text)
 }

@@ -48,7 +48,8 @@ impl Files {
         std::fs::write(&ca, reqwest::get(url).await.unwrap().bytes().await.unwrap()).unwrap();
         let text = format!(
             "[providers.{PROVIDER}]\nkind = \"webpush\"\nsubject = \"mailto:ops@example.com\"\n\
-             credentials = {{ file = {key:?} }}\nca_file = {ca:?}\nallow_private_addresses = {private}\n"
+             credentials = {{ file = {key:?} }}\nca_file = {ca:?}\nallow_private_addresses = {private}\n\
+             mass_invalidation = \"off\"\n"
         );
         std::fs::write(directory.join("providers.toml"), text).unwrap();
         Self(directory)

@@ -147,7 +147,13 @@ fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
 /// Stores a group, and tells each of it what became of it.
 async fn store_group(lane: &mut Lane, group: Vec<Waiting>) {
     let new: Vec<&NewBroadcast> = group.iter().map(|waiting| &waiting.new).collect();
-    let stored = lane.run("accept", async |connection| insert(connection, &new).await).await;
+    let in_use_before = lane.is_open();
+    let mut stored = lane.run("accept", async |connection| insert(connection, &new).await).await;
+    if in_use_before && matches!(stored, Err(StoreError::Unavailable(_))) {
+        // That a connection was ended meanwhile, by a restart perhaps, shows at its next use only. What the first try may have
+        // stored all the same, the second one finds by its key.
+        stored = lane.run("accept", async |connection| insert(connection, &new).await).await;
+    }
     match stored {
         Ok(stored) => {
             for (waiting, stored) in group.into_iter().zip(stored) {

@@ -420,7 +420,7 @@ impl Machine {
         let broadcasts = &self.model.broadcasts;
         self.model.leases.retain(|_, (_, lease, ran_out)| {
             let b = broadcasts[&lease.broadcast];
-            let held = b.paused && !b.cancelled && !b.expired;
+            let held = b.paused || b.cancelled || b.expired;
             !(*ran_out && held)
         });
     }

@@ -158,12 +158,13 @@ impl Survey {
         self.0.iter().filter(move |seen| seen.statement.name == name)
     }
 
-    /// Pages looked at, for each time: the least of its executions, as those before leave something lying about.
-    pub fn pages(&self, name: &str, counts: impl Fn(&Seen) -> bool) -> BTreeMap<&str, u64> {
+    /// Pages looked at with stale and with fresh statistics: the least of all executions, as those before leave something lying
+    /// about, which cannot be cleared away while a transaction of another test runs, be it in another database.
+    pub fn pages(&self, name: &str, counts: impl Fn(&Seen) -> bool) -> BTreeMap<bool, u64> {
         let mut pages = BTreeMap::new();
         for seen in self.seen(name).filter(|seen| seen.busy && counts(seen)) {
             let looked_at = seen.plan.as_ref().map_or(u64::MAX, |plan| plan.buffers);
-            let least = pages.entry(seen.when).or_insert(looked_at);
+            let least = pages.entry(seen.fresh()).or_insert(looked_at);
             *least = looked_at.min(*least);
         }
         pages
