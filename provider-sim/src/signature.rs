@@ -1,4 +1,4 @@
-//! Signatures of webhooks, as the Standard Webhooks specification has them (https://www.standardwebhooks.com).
+//! Signatures of webhooks, as the Standard Webhooks specification has them (<https://www.standardwebhooks.com>).
 
 use std::fmt;
 use std::str::FromStr;

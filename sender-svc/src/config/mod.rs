@@ -1,6 +1,8 @@
 //! What a sender is started with: read once, checked whole.
 
+pub mod common;
 mod invalidation;
+
 pub mod providers;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +14,8 @@ use anyhow::Context as _;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 
-use self::providers::{Common, Kind, Provider};
+use self::common::Common;
+use self::providers::{Kind, Provider};
 use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
 use crate::engine::{LEASE_MARGIN, Limits};

@@ -28,9 +28,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-use super::invalidation;
-use crate::engine::doubt::MassInvalidation;
-use crate::engine::judge::RetrySchedule;
+use super::common::{self, Common};
 use crate::provider::Adapter;
 use crate::provider::apns::{self, Apns};
 use crate::provider::fcm::{self, Fcm};
@@ -38,13 +36,6 @@ use crate::provider::webhook::{self, Webhook};
 use crate::provider::webpush::{self, WebPush};
 
 const MAX_NAME_BYTES: usize = 64;
-/// What every kind of provider may be told; the rest of a table is for its kind.
-const COMMON: [&str; 6] =
-    ["rate_per_second", "in_flight", "call_timeout_ms", "never_park", "mass_invalidation", "retry"];
-
-/// Calls within a second that a rate may allow.
-const MOST_PER_SECOND: u32 = 1_000_000;
-
 /// One provider, checked.
 #[derive(Debug, Clone)]
 pub struct Provider {
@@ -60,41 +51,6 @@ pub enum Kind {
     Fcm(fcm::Settings),
     Apns(apns::Settings),
     WebPush(webpush::Settings),
-}
-
-/// What all are told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Common {
-    /// Calls within any second at most, by all senders together.
-    pub rate_per_second: Option<u32>,
-    /// Calls under way at most.
-    pub in_flight: u32,
-    pub call_timeout: Duration,
-    /// Whether it is never found to fail as a whole.
-    pub never_park: bool,
-    /// When it is not believed that tokens are gone; None: it always is.
-    pub mass_invalidation: Option<MassInvalidation>,
-    pub schedule: RetrySchedule,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct CommonTable {
-    rate_per_second: Option<u32>,
-    in_flight: Option<u32>,
-    call_timeout_ms: Option<u64>,
-    never_park: Option<bool>,
-    mass_invalidation: Option<toml::Value>,
-    retry: RetryTable,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RetryTable {
-    initial_ms: Option<u64>,
-    factor: Option<f64>,
-    max_attempts: Option<u32>,
-    floor_ms: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,14 +89,14 @@ fn provider(name: &str, mut table: Table, defaults: &Common) -> anyhow::Result<P
         Some(_) => bail!("kind is no string: give {}", kinds()),
         None => bail!("kind is missing: give {}", kinds()),
     };
-    let (common, own): (Table, Table) =
-        table.into_iter().partition(|(setting, _)| COMMON.contains(&setting.as_str()));
-    let mut common: CommonTable = read_table(common)?;
+    let (shared, own): (Table, Table) =
+        table.into_iter().partition(|(setting, _)| common::NAMES.contains(&setting.as_str()));
+    let mut shared: common::Table = read_table(shared)?;
     // Many push services under one name: the trouble of one is none of the others' business.
     if kind == ProviderKind::WebPush.name() {
-        common.never_park.get_or_insert(true);
+        shared.never_park.get_or_insert(true);
     }
-    let common = common_of(common, defaults, retry_floor(&kind))?;
+    let common = common::of(shared, defaults, retry_floor(&kind))?;
     let kind = match kind.as_str() {
         "webhook" => Kind::Webhook(read_table(own)?),
         "fcm" => Kind::Fcm(read_table(own)?),
@@ -168,43 +124,6 @@ fn retry_floor(kind: &str) -> Duration {
     }
 }
 
-fn common_of(table: CommonTable, defaults: &Common, floor: Duration) -> anyhow::Result<Common> {
-    let CommonTable { rate_per_second, in_flight, call_timeout_ms, never_park, mass_invalidation, retry } =
-        table;
-    let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
-    let schedule = RetrySchedule {
-        initial: millis(retry.initial_ms, defaults.schedule.initial),
-        factor: retry.factor.unwrap_or(defaults.schedule.factor),
-        floor: millis(retry.floor_ms, defaults.schedule.floor.max(floor)),
-        max_attempts: retry.max_attempts.map_or(defaults.schedule.max_attempts, u32::cast_signed),
-    };
-    let common = Common {
-        rate_per_second: rate_per_second.or(defaults.rate_per_second),
-        in_flight: in_flight.unwrap_or(defaults.in_flight),
-        call_timeout: millis(call_timeout_ms, defaults.call_timeout),
-        never_park: never_park.unwrap_or(defaults.never_park),
-        mass_invalidation: match mass_invalidation {
-            Some(setting) => invalidation::limits(setting).context("mass_invalidation")?,
-            None => defaults.mass_invalidation.clone(),
-        },
-        schedule,
-    };
-    ensure!(
-        rate_per_second.is_none_or(|rate| (1..=MOST_PER_SECOND).contains(&rate)),
-        "rate_per_second is {}: give it 1 to {MOST_PER_SECOND}, or leave it out for no limit",
-        rate_per_second.unwrap_or_default()
-    );
-    let problems = common.problems(&[
-        "in_flight",
-        "call_timeout_ms",
-        "retry.initial_ms",
-        "retry.max_attempts",
-        "retry.factor",
-    ]);
-    ensure!(problems.is_empty(), "{}", problems.join("; "));
-    Ok(common)
-}
-
 pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     ensure!(
@@ -212,30 +131,6 @@ pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
         "the name {name:?} must be 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 - _ ."
     );
     Ok(())
-}
-
-impl Common {
-    /// What is out of its range, under the names that each setting has where it was given.
-    pub(super) fn problems(&self, names: &[&str; 5]) -> Vec<String> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let attempts = u64::try_from(self.schedule.max_attempts).unwrap_or(0);
-        let ranges: [(u64, u64, u64); 4] = [
-            (self.in_flight.into(), 1, 100_000),
-            (millis(self.call_timeout), 10, 600_000),
-            (millis(self.schedule.initial), 10, 86_400_000),
-            (attempts, 1, 20),
-        ];
-        let mut problems: Vec<_> = names
-            .iter()
-            .zip(ranges)
-            .filter(|(_, (value, least, most))| !(least..=most).contains(&value))
-            .map(|(name, (value, least, most))| format!("{name} is {value}: give it {least} to {most}"))
-            .collect();
-        if !(1.0..=100.0).contains(&self.schedule.factor) {
-            problems.push(format!("{} is {}: give it 1 to 100", names[4], self.schedule.factor));
-        }
-        problems
-    }
 }
 
 impl Kind {
@@ -275,6 +170,8 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::doubt::MassInvalidation;
+    use crate::engine::judge::RetrySchedule;
 
     fn defaults() -> Common {
         let schedule = RetrySchedule {

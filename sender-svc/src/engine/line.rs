@@ -14,7 +14,7 @@ use super::judge::RetrySchedule;
 use super::pace::{self, Pacer};
 use super::queue::LocalQueue;
 use super::ramp;
-use crate::config::providers::Common;
+use crate::config::common::Common;
 use crate::metrics::{CallMeter, PaceMeter};
 use crate::provider::Adapter;
 
