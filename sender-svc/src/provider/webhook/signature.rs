@@ -1,4 +1,4 @@
-//! Signatures by the Standard Webhooks specification (https://www.standardwebhooks.com): a receiver that knows the secret
+//! Signatures by the Standard Webhooks specification (<https://www.standardwebhooks.com>): a receiver that knows the secret
 //! knows that a call is ours, is as we made it, and is new.
 
 use anyhow::{Context as _, ensure};
