@@ -179,20 +179,6 @@ mod tests {
         Failure::parse(body.as_bytes()).meaning(status, Some(Duration::from_secs(7)))
     }
 
-    fn outcome(answer: &Answer) -> &'static str {
-        match answer {
-            Answer::Accepted => "sent",
-            Answer::Gone { .. } => "gone",
-            Answer::Rejected(_) => "rejected",
-            Answer::Suspect(_) => "suspect",
-            Answer::SlowDown { .. } => "slow down",
-            Answer::Trouble { trouble: Trouble::Denied, .. } => "denied",
-            Answer::Trouble { trouble: Trouble::Failed, .. } => "failed",
-            Answer::Trouble { trouble: Trouble::Unknown, .. } => "unknown",
-            Answer::Trouble { trouble: Trouble::Unreachable, .. } => "unreachable",
-        }
-    }
-
     #[test]
     fn every_reason_that_apple_documents_means_what_our_documentation_says() {
         let mut told = vec![];
@@ -200,7 +186,7 @@ mod tests {
             let [said, _, expected] = &*row else { panic!("three cells: {row:?}") };
             let (status, reason) = said.split_once(' ').unwrap_or((said, ""));
             for status in status.split('/').map(|status| status.parse().expect("a status")) {
-                assert_eq!(outcome(&answer(status, reason)), expected, "{said}");
+                assert_eq!(answer(status, reason).outcome(), expected, "{said}");
                 told.push((status, reason.to_owned()));
             }
         }
@@ -241,7 +227,7 @@ mod tests {
         for status in 300..=599 {
             for reason in ["", "Surprise", "BadDeviceToken", "DeviceTokenNotForTopic", "InvalidProviderToken"]
             {
-                assert_ne!(outcome(&answer(status, reason)), "gone", "{status} {reason}");
+                assert_ne!(answer(status, reason).outcome(), "gone", "{status} {reason}");
             }
         }
         let page = Failure::parse(b"<html>410 Gone</html>").meaning(410, None);

@@ -134,21 +134,6 @@ mod tests {
         ])
     }
 
-    /// As the documentation calls an outcome.
-    fn outcome(answer: &Answer) -> &'static str {
-        match answer {
-            Answer::Accepted => "sent",
-            Answer::Gone { .. } => "gone",
-            Answer::Rejected(_) => "rejected",
-            Answer::Suspect(_) => "suspect",
-            Answer::SlowDown { .. } => "slow down",
-            Answer::Trouble { trouble: Trouble::Denied, .. } => "denied",
-            Answer::Trouble { trouble: Trouble::Failed, .. } => "failed",
-            Answer::Trouble { trouble: Trouble::Unknown, .. } => "unknown",
-            Answer::Trouble { trouble: Trouble::Unreachable, .. } => "unreachable",
-        }
-    }
-
     /// As a row of the documentation names an answer: a status, FCM's code or a word for its absence.
     fn documented_answer(named: &str) -> Answer {
         let (status, code) = named.split_once(' ').unwrap_or((named, ""));
@@ -165,7 +150,7 @@ mod tests {
         let rows = documented::table("fcm");
         assert!(rows.len() >= 9, "{rows:?}");
         for row in &rows {
-            assert_eq!(outcome(&documented_answer(&row[0])), row[2], "{}", row[0]);
+            assert_eq!(documented_answer(&row[0]).outcome(), row[2], "{}", row[0]);
         }
         let codes = [
             "UNSPECIFIED_ERROR",
