@@ -7,18 +7,18 @@
 mod token;
 
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, DATE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, Version};
 use serde_json::Value;
 
-use crate::Behaviour;
 use crate::answer::{self, Answer};
 use crate::decision::Verdict;
 use crate::push::Push;
 use crate::sim::Sim;
+use crate::{Behaviour, clock};
 
 pub use token::{KEY_ID, TEAM_ID};
 pub(crate) use token::{KEY_PEM, Tokens};
@@ -67,10 +67,10 @@ pub(crate) fn is_push(path: &str) -> bool {
 
 pub(crate) fn read<'a>(sim: &Sim, parts: &'a Parts, body: &[u8]) -> Result<Push<'a>, Answer> {
     let behaviour = sim.lock().behaviour.clone();
-    let now = now(&behaviour);
+    let now = clock::now(&behaviour);
     check(sim, &behaviour, now, parts, body).map_err(|(status, reason)| {
         let mut answer = failure(status, reason);
-        tell_time(&mut answer, &behaviour);
+        clock::tell_time(&mut answer, &behaviour);
         if let Some((name, id)) = echo(parts) {
             answer.headers_mut().insert(name, id);
         }
@@ -81,24 +81,6 @@ pub(crate) fn read<'a>(sim: &Sim, parts: &'a Parts, body: &[u8]) -> Result<Push<
 /// What an answer repeats of its request.
 pub(crate) fn echo(parts: &Parts) -> Option<(HeaderName, HeaderValue)> {
     Some((ID, parts.headers.get(ID)?.clone()))
-}
-
-/// Sets the date where the simulator's clock is to be wrong.
-pub(crate) fn tell_time(answer: &mut Answer, behaviour: &Behaviour) {
-    if behaviour.clock_ahead_s == 0 {
-        return;
-    }
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + now(behaviour));
-    if let Ok(date) = HeaderValue::from_str(&date) {
-        answer.headers_mut().insert(DATE, date);
-    }
-}
-
-/// Since 1970.
-fn now(behaviour: &Behaviour) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let skew = Duration::from_secs(behaviour.clock_ahead_s.unsigned_abs().into());
-    if behaviour.clock_ahead_s < 0 { now.saturating_sub(skew) } else { now + skew }
 }
 
 fn check<'a>(
@@ -205,7 +187,7 @@ pub(crate) fn reply(verdict: Verdict, behaviour: &Behaviour) -> Answer {
         Verdict::Accepted | Verdict::Duplicate | Verdict::Suppressed => answer::json_text(StatusCode::OK, ""),
         Verdict::Unregistered => {
             let ago = Duration::from_secs(behaviour.unregistered_ago_s.into());
-            let since = now(behaviour).saturating_sub(ago).as_millis();
+            let since = clock::now(behaviour).saturating_sub(ago).as_millis();
             answer::json_text(StatusCode::GONE, format!(r#"{{"reason":"Unregistered","timestamp":{since}}}"#))
         }
         Verdict::Rejected => failure(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge"),
@@ -216,7 +198,7 @@ pub(crate) fn reply(verdict: Verdict, behaviour: &Behaviour) -> Answer {
         Verdict::Outage | Verdict::Hung => failure(StatusCode::SERVICE_UNAVAILABLE, "Shutdown"),
         Verdict::Overridden => failure(StatusCode::OK, "Overridden"),
     };
-    tell_time(&mut answer, behaviour);
+    clock::tell_time(&mut answer, behaviour);
     answer
 }
 

@@ -83,6 +83,10 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_DEDUPE", value_parser = BoolishValueParser::new())]
     pub dedupe: bool,
 
+    /// Speak no HTTP/2 over TLS, only HTTP/1.1
+    #[arg(long, env = "BONGSU_SIM_HTTP1", value_parser = BoolishValueParser::new())]
+    pub http1: bool,
+
     /// Skip the checks that take time: signatures are believed, and what is encrypted is not opened. For benchmarks; without
     /// it whatever the real provider would refuse is refused
     #[arg(long, env = "BONGSU_SIM_LENIENT", value_parser = BoolishValueParser::new())]
@@ -96,10 +100,6 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_FCM_TOKEN_STATUS", value_name = "STATUS")]
     pub fcm_token_status: Option<u16>,
 
-    /// So many seconds the clock of FCM's token endpoint is ahead
-    #[arg(long, env = "BONGSU_SIM_FCM_CLOCK_AHEAD_S", value_name = "S", default_value_t = 0)]
-    pub fcm_clock_ahead_s: u32,
-
     /// How long ago a device that is not registered was last known, in seconds, where the protocol tells (APNs)
     #[arg(long, env = "BONGSU_SIM_UNREGISTERED_AGO_S", value_name = "S", default_value_t = 0)]
     pub unregistered_ago_s: u32,
@@ -108,7 +108,7 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_PROVIDER_TOKEN_INTERVAL_S", value_name = "S", default_value_t = PROVIDER_TOKEN_INTERVAL_S)]
     pub provider_token_interval_s: u32,
 
-    /// How far the simulator's clock is ahead of the right time, in seconds, as far as tokens and answers tell (APNs)
+    /// How far the simulator's clock is ahead of the right time, in seconds, as far as tokens and their answers tell (FCM, APNs)
     #[arg(
         long,
         env = "BONGSU_SIM_CLOCK_AHEAD_S",
@@ -140,10 +140,10 @@ impl Default for Behaviour {
             max_streams: MAX_STREAMS,
             max_connections: MAX_CONNECTIONS,
             dedupe: false,
+            http1: false,
             lenient: false,
             fcm_token_lifetime_s: FCM_TOKEN_LIFETIME_S,
             fcm_token_status: None,
-            fcm_clock_ahead_s: 0,
             unregistered_ago_s: 0,
             provider_token_interval_s: PROVIDER_TOKEN_INTERVAL_S,
             clock_ahead_s: 0,
@@ -186,13 +186,13 @@ pub struct BehaviourPatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedupe: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub http1: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lenient: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fcm_token_lifetime_s: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "null_is_a_value")]
     pub fcm_token_status: Option<Option<u16>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fcm_clock_ahead_s: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unregistered_ago_s: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,10 +273,10 @@ impl Behaviour {
             max_streams: patch.max_streams.unwrap_or(self.max_streams),
             max_connections: patch.max_connections.unwrap_or(self.max_connections),
             dedupe: patch.dedupe.unwrap_or(self.dedupe),
+            http1: patch.http1.unwrap_or(self.http1),
             lenient: patch.lenient.unwrap_or(self.lenient),
             fcm_token_lifetime_s: patch.fcm_token_lifetime_s.unwrap_or(self.fcm_token_lifetime_s),
             fcm_token_status: patch.fcm_token_status.unwrap_or(self.fcm_token_status),
-            fcm_clock_ahead_s: patch.fcm_clock_ahead_s.unwrap_or(self.fcm_clock_ahead_s),
             unregistered_ago_s: patch.unregistered_ago_s.unwrap_or(self.unregistered_ago_s),
             provider_token_interval_s: patch
                 .provider_token_interval_s

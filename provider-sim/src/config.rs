@@ -50,8 +50,8 @@ mod tests {
     fn every_flag_reaches_its_field() {
         let line = "sim --listen 127.0.0.1:9 --latency-ms 30 --jitter-ms 10 --transient 0.03 --retry-after-s 7 \
                     --throttle-times 2 --outage --outage-start-s 1.5 --outage-duration-s 4 --status 401 --hang \
-                    --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --lenient --seed 9 \
-                    --fcm-token-lifetime-s 60 --fcm-token-status 503 --fcm-clock-ahead-s 90 \
+                    --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --http1 --lenient --seed 9 \
+                    --fcm-token-lifetime-s 60 --fcm-token-status 503 \
                     --unregistered-ago-s 5 --provider-token-interval-s 6 --clock-ahead-s -7 --webhook-secret whsec_AAAA";
         let expected = Config {
             listen: "127.0.0.1:9".parse().expect("an address"),
@@ -71,10 +71,10 @@ mod tests {
                 max_streams: 20,
                 max_connections: 3,
                 dedupe: true,
+                http1: true,
                 lenient: true,
                 fcm_token_lifetime_s: 60,
                 fcm_token_status: Some(503),
-                fcm_clock_ahead_s: 90,
                 unregistered_ago_s: 5,
                 provider_token_interval_s: 6,
                 clock_ahead_s: -7,

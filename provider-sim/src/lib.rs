@@ -77,6 +77,7 @@
 mod answer;
 mod apns;
 mod behaviour;
+mod clock;
 mod config;
 mod control;
 mod decision;

@@ -84,10 +84,13 @@ async fn serve(stream: TcpStream, sim: Arc<Sim>, _open: OpenConnection) {
     match Identity::is_wanted(&stream).await {
         Ok(false) => speak(stream, sim).await,
         // Whoever does not believe our certificate goes away in the middle.
-        Ok(true) => match sim.identity.shake_hands(stream).await {
-            Ok(stream) => speak(stream, sim).await,
-            Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
-        },
+        Ok(true) => {
+            let http1 = sim.lock().behaviour.http1;
+            match sim.identity.shake_hands(stream, http1).await {
+                Ok(stream) => speak(stream, sim).await,
+                Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+            }
+        }
         Err(error) => tracing::debug!(%error, "a connection ended before its first byte"),
     }
 }

@@ -21,6 +21,8 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 pub(crate) struct Identity {
     pub ca_pem: String,
     acceptor: TlsAcceptor,
+    /// Of a server that speaks HTTP/1.1 only.
+    http1: TlsAcceptor,
 }
 
 impl Identity {
@@ -40,8 +42,10 @@ impl Identity {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)
             .context("the simulator's certificate")?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { ca_pem, acceptor: TlsAcceptor::from(Arc::new(tls)) })
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let http1 = TlsAcceptor::from(Arc::new(tls.clone()));
+        tls.alpn_protocols.insert(0, b"h2".to_vec());
+        Ok(Self { ca_pem, acceptor: TlsAcceptor::from(Arc::new(tls)), http1 })
     }
 
     /// Whether the other side begins with TLS. Waits for its first byte.
@@ -53,7 +57,9 @@ impl Identity {
     pub async fn shake_hands(
         &self,
         stream: TcpStream,
+        http1: bool,
     ) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-        self.acceptor.accept(stream).await
+        let acceptor = if http1 { &self.http1 } else { &self.acceptor };
+        acceptor.accept(stream).await
     }
 }

@@ -203,7 +203,7 @@ async fn a_corrected_key_file_is_taken_up_without_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_two_hours_behind_googles_costs_one_more_request() {
-    let mut fcm = FcmWorld::new(Behaviour { fcm_clock_ahead_s: 7_200, ..Default::default() }, 50).await;
+    let mut fcm = FcmWorld::new(Behaviour { clock_ahead_s: 7_200, ..Default::default() }, 50).await;
     fcm.world.import_good(100).await;
     let id = fcm.world.broadcast("k").await.id;
     let counts = fcm.world.finish(id).await.counts.unwrap();

@@ -142,6 +142,26 @@ async fn one_subscription_is_one_device_and_what_is_none_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_service_without_http2_is_called_all_the_same_and_no_delivery_twice() {
+    let (mut world, _files) = with_web_push(true).await;
+    let mut registrations = vec![];
+    for n in 0..50 {
+        let name = format!("good-{n}");
+        registrations.push(of(&name, subscription(&world, &name).await));
+    }
+    world.import_registrations(registrations).await;
+    world.sim.behave(json!({"http1": true})).await;
+    for n in 1..=2 {
+        let (_, status) = finish(&mut world, to_everyone(&n.to_string())).await;
+        let counts = status.counts.unwrap();
+        assert_eq!((counts.sent, counts.retried), (50, 0), "{counts:?}");
+        let stats = world.sim.stats().await;
+        assert_eq!((stats.calls, stats.duplicates), (n * 50, 0));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_is_not_followed() {
     let (mut world, _files) = with_web_push(true).await;
     let token = subscription(&world, "good-1").await;

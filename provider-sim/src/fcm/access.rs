@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::StatusCode;
-use hyper::header::{DATE, HOST, HeaderValue};
+use hyper::header::HOST;
 use hyper::http::request::Parts;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::PROJECT;
 use crate::Behaviour;
 use crate::answer::{self, Answer};
-use crate::query;
+use crate::{clock, query};
 
 /// A key that everybody knows.
 const KEY_PEM: &str = include_str!("../../keys/test-service-account-opens-nothing.pem");
@@ -85,7 +85,7 @@ impl Access {
 
     /// `POST /token`.
     pub fn token(&self, parts: &Parts, body: &[u8], behaviour: &Behaviour) -> Answer {
-        let clock = SystemTime::now() + Duration::from_secs(behaviour.fcm_clock_ahead_s.into());
+        let clock = UNIX_EPOCH + clock::now(behaviour);
         let mut answer = match behaviour.fcm_token_status.and_then(|status| StatusCode::from_u16(status).ok())
         {
             Some(status) => answer::json_text(status, r#"{"error":"overridden"}"#),
@@ -97,11 +97,7 @@ impl Access {
                 ),
             },
         };
-        if behaviour.fcm_clock_ahead_s > 0
-            && let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(clock))
-        {
-            answer.headers_mut().insert(DATE, date);
-        }
+        clock::tell_time(&mut answer, behaviour);
         answer
     }
 

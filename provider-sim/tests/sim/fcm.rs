@@ -247,7 +247,7 @@ async fn the_token_endpoint_can_fail_and_be_ahead_of_everybodys_time() {
     let assertion = fcm.assertion(&fcm.claims());
     assert_eq!(fcm.ask(&assertion).await.status(), StatusCode::SERVICE_UNAVAILABLE);
     let clock =
-        BehaviourPatch { fcm_token_status: Some(None), fcm_clock_ahead_s: Some(7_200), ..Default::default() };
+        BehaviourPatch { fcm_token_status: Some(None), clock_ahead_s: Some(7_200), ..Default::default() };
     fcm.sim.patch(&clock).await;
     let answer = fcm.ask(&assertion).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "the assertion has ended by the endpoint's clock");

@@ -141,7 +141,7 @@ impl Apns {
             let reply = match reply {
                 Ok(reply) if reply.status.is_success() => return Answer::Accepted,
                 Ok(reply) => reply,
-                Err(answer) => return answer,
+                Err(no_answer) => return no_answer.into(),
             };
             let failure = Failure::parse(&reply.body);
             let other = self.tokens.instead_of(&token, &failure, &reply);

@@ -148,7 +148,7 @@ impl Fcm {
             .body(call.token, time_left, unix_now)
             .map_err(|error| Answer::Rejected(Said::new("encode", error.to_string())))?;
         let request = || self.request(token, &body);
-        http::exchange(&self.connections, now, deadline, request, &body).await
+        Ok(http::exchange(&self.connections, now, deadline, request, &body).await?)
     }
 
     fn request(&self, token: &Token, body: &Bytes) -> Request<()> {

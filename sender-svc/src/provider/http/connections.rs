@@ -20,13 +20,14 @@ use h2::{Ping, PingPong, RecvStream};
 use hyper::body::{Body, Frame};
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tower::Service as _;
 
+use super::reach::{Lookup, NotPublic};
 use super::tls::Trust;
 use super::turns::Turns;
 use super::{IDLE_TIMEOUT, KEEPALIVE};
@@ -54,7 +55,7 @@ struct State {
     ended: AtomicBool,
 }
 
-type Opening = Shared<BoxFuture<'static, Result<Connection, Arc<str>>>>;
+type Opening = Shared<BoxFuture<'static, Result<Connection, Unopened>>>;
 
 /// Connections to one address.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub struct Connections {
 #[derive(Debug, Clone)]
 struct Target {
     uri: Uri,
-    connector: HttpConnector,
+    connector: HttpConnector<Lookup>,
     /// Without: HTTP/2 in clear text, by prior knowledge.
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     patience: Duration,
@@ -97,12 +98,47 @@ pub struct NoAnswer {
 /// How far a call had come that got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The host may not be called: see [`Connections::public_only`].
+    NotPublic,
+    /// Nothing was written: the server speaks another HTTP.
+    NotHttp2,
     /// Nothing was written.
     Unsent,
     /// The peer says that it did not look at it.
     Refused,
     /// The peer may have taken it.
     Unknown,
+    /// The same, when its time was up.
+    TimedOut,
+}
+
+/// Why a connection could not be established.
+#[derive(Debug, Clone)]
+struct Unopened {
+    stage: Stage,
+    cause: Arc<str>,
+}
+
+impl Unopened {
+    fn because(error: &(dyn Error + 'static)) -> Self {
+        let stage = if NotPublic::caused(error) { Stage::NotPublic } else { Stage::Unsent };
+        Self { stage, cause: innermost(error).into() }
+    }
+
+    fn not_http2() -> Self {
+        Self { stage: Stage::NotHttp2, cause: "the server does not speak HTTP/2".into() }
+    }
+}
+
+impl NoAnswer {
+    pub fn new(stage: Stage, cause: String) -> Self {
+        Self { stage, cause, again: false }
+    }
+
+    /// A call that was given up.
+    pub fn timed_out() -> Self {
+        Self::new(Stage::TimedOut, String::new())
+    }
 }
 
 impl Connections {
@@ -112,10 +148,7 @@ impl Connections {
     ///
     /// Where the host is no name that a certificate could have.
     pub fn new(uri: Uri, count: usize, patience: Duration, trust: Option<&Trust>) -> anyhow::Result<Self> {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(patience));
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
+        let connector = connector(Lookup::Any, patience);
         let tls = (uri.scheme_str() == Some("https")).then(|| {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
             let name = ServerName::try_from(host.to_owned()).with_context(|| format!("the host {host:?}"))?;
@@ -125,6 +158,12 @@ impl Connections {
         let target = Target { uri, connector, tls: tls.transpose()?, patience };
         let slots = (0..count.max(1)).map(|_| Mutex::new(Slot::Closed)).collect();
         Ok(Self { target, slots, turns: Turns::new(count.max(1)) })
+    }
+
+    /// Connects to a host's public addresses only. Whether a host that is an address is public is not looked at.
+    pub fn public_only(mut self) -> Self {
+        self.target.connector = connector(Lookup::PublicOnly, self.target.patience);
+        self
     }
 
     /// Sends what `request` makes with this body, now, and waits for the head of the answer.
@@ -161,11 +200,9 @@ impl Connections {
         request: Request<()>,
         body: Bytes,
     ) -> Result<Response<AnswerBody>, NoAnswer> {
-        let connection = self.connection(now, turn).await.map_err(|cause| NoAnswer {
-            stage: Stage::Unsent,
-            again: false,
-            cause: cause.to_string(),
-        })?;
+        let connection = self.connection(now, turn).await;
+        let connection =
+            connection.map_err(|unopened| NoAnswer::new(unopened.stage, unopened.cause.to_string()))?;
         let answer = connection.begin(request, body).await.map_err(|error| {
             // It is going away: whoever comes next opens another.
             connection.state.ended.store(true, Ordering::Relaxed);
@@ -175,13 +212,13 @@ impl Connections {
             let cause = innermost(&error);
             match refusal(&error) {
                 Some(Refusal { harmless }) => NoAnswer { stage: Stage::Refused, again: harmless, cause },
-                None => NoAnswer { stage: Stage::Unknown, again: false, cause },
+                None => NoAnswer::new(Stage::Unknown, cause),
             }
         })?;
         Ok(answer.map(AnswerBody))
     }
 
-    async fn connection(&self, now: Instant, turn: usize) -> Result<Connection, Arc<str>> {
+    async fn connection(&self, now: Instant, turn: usize) -> Result<Connection, Unopened> {
         let slot = &self.slots[turn];
         let opening = match &mut *lock(slot) {
             // One that was idle for long may have been forgotten by a box on the way.
@@ -208,27 +245,43 @@ impl Connections {
     }
 }
 
+fn connector(lookup: Lookup, patience: Duration) -> HttpConnector<Lookup> {
+    let mut connector = HttpConnector::new_with_resolver(lookup);
+    connector.set_connect_timeout(Some(patience));
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    connector
+}
+
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Target {
-    async fn open(mut self) -> Result<Connection, Arc<str>> {
-        let stream = self.connector.call(self.uri).await.map_err(|error| Arc::from(innermost(&error)))?;
+    async fn open(mut self) -> Result<Connection, Unopened> {
+        let stream = self.connector.call(self.uri).await.map_err(|error| Unopened::because(&error))?;
         let stream = stream.into_inner();
         let Some((tls, name)) = self.tls else { return greet(stream).await };
         let shaken = tokio::time::timeout(self.patience, TlsConnector::from(tls).connect(name, stream)).await;
-        let stream = shaken.map_err(|_| "the TLS handshake took too long")?;
-        let stream = stream.map_err(|error| Arc::from(innermost(&error)))?;
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err("the server does not speak HTTP/2".into());
-        }
+        let too_long = || Unopened { stage: Stage::Unsent, cause: "the TLS handshake took too long".into() };
+        let stream = match shaken.map_err(|_| too_long())? {
+            Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => stream,
+            // A server either chooses another protocol, or ends the handshake for want of one (RFC 7301, section 3.2).
+            Ok(_) => return Err(Unopened::not_http2()),
+            Err(error) if no_common_protocol(&error) => return Err(Unopened::not_http2()),
+            Err(error) => return Err(Unopened::because(&error)),
+        };
         greet(stream).await
     }
 }
 
+fn no_common_protocol(error: &std::io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)))
+}
+
 /// Begins HTTP/2 on a connection.
-async fn greet(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, Arc<str>> {
+async fn greet(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, Unopened> {
     let (calls, mut driver) = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(WINDOWS.0)
@@ -237,7 +290,7 @@ async fn greet(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> 
         .max_concurrent_reset_streams(MOST_RESET_STREAMS)
         .handshake(stream)
         .await
-        .map_err(|error| Arc::from(innermost(&error)))?;
+        .map_err(|error| Unopened::because(&error))?;
     let state = Arc::<State>::default();
     let watched = Arc::downgrade(&state);
     let pings = driver.ping_pong();

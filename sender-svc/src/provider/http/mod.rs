@@ -2,6 +2,7 @@
 //! an answer is read.
 
 mod connections;
+mod reach;
 mod tls;
 mod turns;
 
@@ -14,8 +15,9 @@ use hyper::header::{DATE, HeaderMap, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
-pub(crate) use connections::{Connections, innermost};
-use connections::{NoAnswer, Stage, refusal};
+use connections::refusal;
+pub(crate) use connections::{Connections, NoAnswer, Stage, innermost};
+pub(crate) use reach::{Lookup, NotPublic, is_public};
 pub(crate) use tls::Trust;
 pub(crate) use turns::Turns;
 
@@ -107,45 +109,51 @@ impl Reply {
     }
 }
 
-/// Makes one HTTP/2 call, which begins now and ends by `deadline` whatever the other side does; or says what it means that
-/// there is no reply. `request` makes the head, for each try anew.
+/// Makes one HTTP/2 call, which begins now and ends by `deadline` whatever the other side does. `request` makes the head, for
+/// each try anew.
 pub(crate) async fn exchange(
     connections: &Connections,
     now: Instant,
     deadline: Instant,
     request: impl Fn() -> Request<()>,
     body: &Bytes,
-) -> Result<Reply, Answer> {
+) -> Result<Reply, NoAnswer> {
     // A statement of its own, so that what sends is gone when the answer is read.
     let answer = within(deadline, pin!(connections.send(now, request, body))).await;
     match answer {
         Some(Ok(response)) => Ok(Reply::read(response, deadline).await),
-        Some(Err(NoAnswer { stage, cause, .. })) => Err(no_answer(stage, cause)),
-        None => Err(timed_out()),
+        Some(Err(no_answer)) => Err(no_answer),
+        None => Err(NoAnswer::timed_out()),
     }
 }
 
-/// What it means that reqwest has no answer.
-pub(crate) fn failed(error: &reqwest::Error) -> Answer {
+/// What it means for the delivery.
+impl From<NoAnswer> for Answer {
+    fn from(NoAnswer { stage, cause, .. }: NoAnswer) -> Self {
+        no_answer(stage, cause)
+    }
+}
+
+/// Why reqwest has no answer.
+pub(crate) fn failed(error: &reqwest::Error) -> NoAnswer {
     let stage = match refusal(error) {
         Some(_) => Stage::Refused,
+        None if NotPublic::caused(error) => Stage::NotPublic,
         None if error.is_connect() => Stage::Unsent,
         None => Stage::Unknown,
     };
-    no_answer(stage, innermost(error))
+    NoAnswer::new(stage, innermost(error))
 }
 
 fn no_answer(stage: Stage, cause: String) -> Answer {
     let (trouble, code) = match stage {
-        Stage::Unsent => (Trouble::Unreachable, "connect"),
+        Stage::NotPublic => return Answer::Suspect(Said::new("not_public", cause)),
+        Stage::NotHttp2 | Stage::Unsent => (Trouble::Unreachable, "connect"),
         Stage::Refused => (Trouble::Unreachable, "refused"),
         Stage::Unknown => (Trouble::Unknown, "broken"),
+        Stage::TimedOut => (Trouble::Unknown, "timeout"),
     };
     Answer::Trouble { trouble, retry_after: None, said: Said::new(code, cause) }
-}
-
-pub(crate) fn timed_out() -> Answer {
-    Answer::Trouble { trouble: Trouble::Unknown, retry_after: None, said: Said::new("timeout", "") }
 }
 
 /// Waits for an answer until `deadline` and [`LAST_LOOK`] longer. After this process stood still (stopped, or its machine

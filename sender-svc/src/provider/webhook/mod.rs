@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use super::answer::{self, Answer, Said};
 use super::credentials::Source;
-use super::http::{self, AGENT, Connections, Reply, Trust, Turns, within};
+use super::http::{self, AGENT, Connections, NoAnswer, Reply, Trust, Turns, within};
 use super::{Brief, Call};
 pub use endpoint::Endpoint;
 use extras::{Extras, Headers};
@@ -202,7 +202,7 @@ impl Webhook {
         };
         match reply {
             Ok(reply) => answer::of_webhook(reply.status.as_u16(), reply.retry_after(), reply.text()),
-            Err(answer) => answer,
+            Err(no_answer) => no_answer.into(),
         }
     }
 }
@@ -214,7 +214,7 @@ impl ReqwestClient {
         body: Bytes,
         more: Option<HeaderMap>,
         deadline: Instant,
-    ) -> Result<Reply, Answer> {
+    ) -> Result<Reply, NoAnswer> {
         let turn = self.turns.take(Instant::now());
         let request = self.clients[turn]
             .post(self.url.clone())
@@ -231,7 +231,7 @@ impl ReqwestClient {
                 self.turns.fails(turn, Instant::now());
                 Err(http::failed(&error))
             }
-            None => Err(http::timed_out()),
+            None => Err(NoAnswer::timed_out()),
         }
     }
 }

@@ -7,7 +7,6 @@
 mod answer;
 mod encrypt;
 mod origins;
-mod reach;
 mod vapid;
 
 use std::fmt;
@@ -20,7 +19,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bongsu_store::{Priority, Subscription, webhook_notification};
-use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use bytes::Bytes;
+use hyper::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    USER_AGENT,
+};
+use hyper::{Method, Request, Uri, Version};
 use reqwest::Url;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -29,10 +33,9 @@ use url::Host;
 
 use super::answer::{Answer, Said, Trouble};
 use super::credentials::{Credentials, Source};
-use super::http::{self, Reply, Trust, within};
+use super::http::{self, AGENT, NoAnswer, NotPublic, Reply, Stage, Trust, is_public, within};
 use super::{Brief, Call};
 use origins::Origins;
-use reach::{NotPublic, is_public};
 use vapid::{Key, Subject};
 
 const TTL: HeaderName = HeaderName::from_static("ttl");
@@ -40,6 +43,8 @@ const TOPIC: HeaderName = HeaderName::from_static("topic");
 const URGENCY: HeaderName = HeaderName::from_static("urgency");
 const AES128GCM: HeaderValue = HeaderValue::from_static("aes128gcm");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// The headers of a request.
+const HEADERS: usize = 8;
 /// The port of push services: others are somebody's internal ones.
 const HTTPS: u16 = 443;
 
@@ -94,8 +99,9 @@ impl WebPush {
     pub fn new(settings: Settings, in_flight: usize, timeout: Duration) -> anyhow::Result<Self> {
         let Settings { credentials, subject, ca_file, allow_private_addresses } = settings;
         let key = Credentials::load(credentials, Key::parse).context("the private key")?;
-        let tls = Trust::new(ca_file.as_deref())?.for_any_http();
-        let origins = Origins::new(tls, in_flight, http::connect_timeout(timeout), !allow_private_addresses)?;
+        let trust = Trust::new(ca_file.as_deref())?;
+        let origins =
+            Origins::new(trust, in_flight, http::connect_timeout(timeout), !allow_private_addresses)?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let encrypting = Arc::new(Semaphore::new(cores));
         Ok(Self { key, subject, origins, allow_private_addresses, encrypting, timeout })
@@ -142,7 +148,7 @@ impl WebPush {
         subscription: Subscription,
         content: &Content,
         deadline: Instant,
-    ) -> Result<Vec<u8>, Answer> {
+    ) -> Result<Bytes, Answer> {
         let message = Arc::clone(&content.message);
         let encrypted = async {
             // Never closed.
@@ -150,7 +156,7 @@ impl WebPush {
             tokio::task::spawn_blocking(move || encrypt::encrypt(&subscription, &message)).await
         };
         match tokio::time::timeout_at(deadline, encrypted).await {
-            Ok(Ok(Ok(body))) => Ok(body),
+            Ok(Ok(Ok(body))) => Ok(body.into()),
             Ok(Ok(Err(_))) => Err(suspect("key", "the browser's key is no point of the curve")),
             Ok(Err(_)) | Err(_) => Err(unsent("encrypt", "the message could not be encrypted in time")),
         }
@@ -159,36 +165,66 @@ impl WebPush {
     async fn send(
         &self,
         endpoint: Url,
-        body: Vec<u8>,
+        body: Bytes,
         content: &Content,
         time_left: Duration,
         deadline: Instant,
     ) -> Answer {
         let origin = self.origins.of(&endpoint);
         let place = origin.begin();
-        let authorization = origin.authorization(&self.key.get(), &self.subject);
-        let (Some(client), Some(authorization)) = (self.origins.client(&place), authorization) else {
+        let prepared = origin
+            .authorization(&self.key.get(), &self.subject)
+            .map(|authorization| headers(authorization, content, time_left))
+            .zip(endpoint.as_str().parse::<Uri>().ok())
+            .zip(self.origins.connections(&place));
+        let Some(((headers, uri), connections)) = prepared else {
             return unsent("client", "the call could not be prepared");
         };
-        let request = client
-            .post(endpoint)
-            .header(AUTHORIZATION, authorization)
-            .header(CONTENT_ENCODING, AES128GCM)
-            .header(CONTENT_TYPE, OCTETS)
-            .header(TTL, time_left.as_secs())
-            .header(TOPIC, content.topic.clone())
-            .header(URGENCY, content.urgency.clone())
-            .body(body);
-        match within(deadline, pin!(request.send())).await {
-            Some(Ok(response)) => {
-                let reply = Reply::read(response.into(), deadline).await;
-                answer::of(reply.status.as_u16(), reply.retry_after(), reply.text())
-            }
-            Some(Err(error)) if NotPublic::caused(&error) => not_public(),
-            Some(Err(error)) => http::failed(&error),
-            None => http::timed_out(),
+        let mut reply = Err(NoAnswer::new(Stage::NotHttp2, String::new()));
+        if !origin.is_other_http() {
+            let request = || http2_request(&uri, &headers, body.len());
+            reply = http::exchange(connections, Instant::now(), deadline, request, &body).await;
+        }
+        if let Err(NoAnswer { stage: Stage::NotHttp2, .. }) = reply {
+            let Some(client) = self.origins.other_http(&place) else {
+                return unsent("client", "the call could not be prepared");
+            };
+            let request = client.post(endpoint).headers(headers).body(body);
+            reply = match within(deadline, pin!(request.send())).await {
+                Some(Ok(response)) => Ok(Reply::read(response.into(), deadline).await),
+                Some(Err(error)) => Err(http::failed(&error)),
+                None => Err(NoAnswer::timed_out()),
+            };
+        }
+        match reply {
+            Ok(reply) => answer::of(reply.status.as_u16(), reply.retry_after(), reply.text()),
+            Err(no_answer) => no_answer.into(),
         }
     }
+}
+
+/// What any HTTP is told.
+fn headers(authorization: HeaderValue, content: &Content, time_left: Duration) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(HEADERS);
+    headers.insert(AUTHORIZATION, authorization);
+    headers.insert(CONTENT_ENCODING, AES128GCM);
+    headers.insert(CONTENT_TYPE, OCTETS);
+    headers.insert(TTL, HeaderValue::from(time_left.as_secs()));
+    headers.insert(TOPIC, content.topic.clone());
+    headers.insert(URGENCY, content.urgency.clone());
+    headers
+}
+
+fn http2_request(uri: &Uri, headers: &HeaderMap, length: usize) -> Request<()> {
+    let mut request = Request::new(());
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri.clone();
+    *request.version_mut() = Version::HTTP_2;
+    let mut headers = headers.clone();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    *request.headers_mut() = headers;
+    request
 }
 
 /// Why this endpoint is not called, as far as its text says. What its name stands for is looked at when it is called.

@@ -1,5 +1,5 @@
 //! Push services: many, of which a few get nearly all calls. Each has connections and a token of its own, and of those that
-//! were called longest ago nothing is kept.
+//! were called longest ago nothing is kept. One that does not speak HTTP/2 is called by reqwest.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,11 +10,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use hyper::header::HeaderValue;
 use reqwest::{Client, Url};
-use rustls::ClientConfig;
 
-use super::reach::PublicOnly;
 use super::vapid::{Key, Subject, Token};
-use crate::provider::http::{self, STREAMS_PER_CONNECTION};
+use crate::provider::http::{self, Connections, Lookup, STREAMS_PER_CONNECTION, Trust};
 
 /// Push services that are remembered. There are a handful, and whatever devices make up.
 const MOST_ORIGINS: usize = 256;
@@ -33,18 +31,17 @@ struct Known {
     uses: u64,
 }
 
-/// Makes clients.
+/// Makes connections.
 struct Maker {
-    tls: ClientConfig,
+    trust: Trust,
     connect_timeout: Duration,
-    /// For each push service.
-    most: usize,
+    in_flight: usize,
     public_only: bool,
 }
 
 impl fmt::Debug for Maker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Maker").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Maker").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
 }
 
@@ -52,8 +49,10 @@ impl fmt::Debug for Maker {
 pub(super) struct Origin {
     /// As its tokens name it (RFC 8292, section 2).
     audience: String,
-    /// Each opens one connection where the push service speaks HTTP/2.
-    clients: Vec<OnceLock<Option<Client>>>,
+    /// One connection each.
+    connections: Vec<OnceLock<Option<Connections>>>,
+    /// Made when it is found to speak no HTTP/2.
+    other_http: OnceLock<Option<Client>>,
     under_way: AtomicUsize,
     token: Mutex<Token>,
 }
@@ -71,13 +70,12 @@ impl Origins {
     ///
     /// Where no client can be made.
     pub fn new(
-        tls: ClientConfig,
+        trust: Trust,
         in_flight: usize,
         connect_timeout: Duration,
         public_only: bool,
     ) -> anyhow::Result<Self> {
-        let maker =
-            Maker { tls, connect_timeout, most: http::connections_for(in_flight).max(1), public_only };
+        let maker = Maker { trust, connect_timeout, in_flight, public_only };
         maker.client().context("building the HTTP client")?;
         Ok(Self { maker, known: Mutex::default() })
     }
@@ -100,7 +98,10 @@ impl Origins {
         }
         let origin = Arc::new(Origin {
             audience: audience.clone(),
-            clients: (0..self.maker.most).map(|_| OnceLock::new()).collect(),
+            connections: (0..http::connections_for(self.maker.in_flight).max(1))
+                .map(|_| OnceLock::new())
+                .collect(),
+            other_http: OnceLock::new(),
             under_way: AtomicUsize::new(0),
             token: Mutex::default(),
         });
@@ -109,19 +110,31 @@ impl Origins {
     }
 
     /// What makes the next call to a push service: its first connection that has room, so that few calls open few.
-    pub fn client(&self, place: &Place) -> Option<Client> {
-        let clients = &place.origin.clients;
-        let slot = &clients[(place.before / STREAMS_PER_CONNECTION).min(clients.len() - 1)];
-        slot.get_or_init(|| self.maker.client().ok()).clone()
+    pub fn connections<'a>(&self, place: &'a Place) -> Option<&'a Connections> {
+        let all = &place.origin.connections;
+        let slot = &all[(place.before / STREAMS_PER_CONNECTION).min(all.len() - 1)];
+        slot.get_or_init(|| self.maker.connection(&place.origin.audience).ok()).as_ref()
+    }
+
+    /// The same for one that speaks no HTTP/2.
+    pub fn other_http(&self, place: &Place) -> Option<Client> {
+        place.origin.other_http.get_or_init(|| self.maker.client().ok()).clone()
     }
 }
 
 impl Maker {
+    fn connection(&self, origin: &str) -> anyhow::Result<Connections> {
+        let connection = Connections::new(origin.parse()?, 1, self.connect_timeout, Some(&self.trust))?;
+        Ok(if self.public_only { connection.public_only() } else { connection })
+    }
+
     fn client(&self) -> reqwest::Result<Client> {
-        let client = http::client(STREAMS_PER_CONNECTION, self.connect_timeout)
-            .tls_backend_preconfigured(self.tls.clone())
-            .https_only(true);
-        if self.public_only { client.dns_resolver(Arc::new(PublicOnly)) } else { client }.build()
+        let lookup = if self.public_only { Lookup::PublicOnly } else { Lookup::Any };
+        http::client(self.in_flight, self.connect_timeout)
+            .tls_backend_preconfigured(self.trust.for_any_http())
+            .https_only(true)
+            .dns_resolver(Arc::new(lookup))
+            .build()
     }
 }
 
@@ -140,6 +153,11 @@ impl Drop for Place {
 }
 
 impl Origin {
+    /// Whether it was found to speak no HTTP/2.
+    pub fn is_other_http(&self) -> bool {
+        self.other_http.get().is_some()
+    }
+
     /// Counts a call.
     pub fn begin(self: &Arc<Self>) -> Place {
         Place { origin: Arc::clone(self), before: self.under_way.fetch_add(1, Ordering::Relaxed) }
@@ -155,12 +173,11 @@ impl Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::http::Trust;
 
     fn origins(in_flight: usize) -> Origins {
         bongsu_ops::telemetry::install_crypto();
-        let tls = Trust::new(None).expect("the system's certificates").for_any_http();
-        Origins::new(tls, in_flight, Duration::from_secs(1), true).expect("clients")
+        let trust = Trust::new(None).expect("the system's certificates");
+        Origins::new(trust, in_flight, Duration::from_secs(1), true).expect("clients")
     }
 
     fn url(n: usize) -> Url {
@@ -183,15 +200,15 @@ mod tests {
     fn a_few_calls_open_one_connection_and_many_open_more() {
         let origins = origins(3 * STREAMS_PER_CONNECTION);
         let origin = origins.of(&url(0));
-        let opened = || origin.clients.iter().filter(|client| client.get().is_some()).count();
+        let opened = || origin.connections.iter().filter(|connection| connection.get().is_some()).count();
         let mut places = Vec::new();
-        for (calls, clients) in [(STREAMS_PER_CONNECTION, 1), (1, 2), (5 * STREAMS_PER_CONNECTION, 3)] {
+        for (calls, connections) in [(STREAMS_PER_CONNECTION, 1), (1, 2), (5 * STREAMS_PER_CONNECTION, 3)] {
             for _ in 0..calls {
                 let place = origin.begin();
-                origins.client(&place).expect("a client");
+                origins.connections(&place).expect("a connection");
                 places.push(place);
             }
-            assert_eq!(opened(), clients);
+            assert_eq!(opened(), connections);
         }
         drop(places);
         assert_eq!(origin.begin().before, 0);

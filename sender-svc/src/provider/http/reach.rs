@@ -1,15 +1,18 @@
-//! Which addresses may be called. The endpoints of subscriptions come from devices, so without this anybody who can register
-//! one could have us call what only we can reach.
+//! Which addresses may be called. The endpoints of web push come from devices, so without this anybody who can register one
+//! could have us call what only we can reach.
 
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::task::{Context, Poll};
 
+use futures::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// No address that a name stands for is public.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NotPublic;
+pub(crate) struct NotPublic;
 
 impl fmt::Display for NotPublic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,18 +38,48 @@ impl NotPublic {
 
 /// Looks names up for the connection that is then made, so that a name cannot stand for one address when it is looked at
 /// and for another when it is called.
-pub(super) struct PublicOnly;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    Any,
+    PublicOnly,
+}
 
-impl Resolve for PublicOnly {
+type Found = std::vec::IntoIter<SocketAddr>;
+type NotFound = Box<dyn Error + Send + Sync>;
+
+impl Lookup {
+    async fn find(self, name: &str) -> Result<Found, NotFound> {
+        let found = tokio::net::lookup_host((name, 0)).await?;
+        let may = |address: &SocketAddr| self == Self::Any || is_public(address.ip());
+        let found: Vec<SocketAddr> = found.filter(may).collect();
+        if found.is_empty() && self == Self::PublicOnly {
+            return Err(NotPublic.into());
+        }
+        Ok(found.into_iter())
+    }
+}
+
+/// For our connections.
+impl tower::Service<dns::Name> for Lookup {
+    type Response = Found;
+    type Error = NotFound;
+    type Future = BoxFuture<'static, Result<Found, NotFound>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NotFound>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: dns::Name) -> Self::Future {
+        let lookup = *self;
+        Box::pin(async move { lookup.find(name.as_str()).await })
+    }
+}
+
+/// For reqwest.
+impl Resolve for Lookup {
     fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let public: Vec<SocketAddr> = found.filter(|address| is_public(address.ip())).collect();
-            if public.is_empty() {
-                return Err(NotPublic.into());
-            }
-            Ok(Box::new(public.into_iter()) as Addrs)
-        })
+        let lookup = *self;
+        Box::pin(async move { Ok(Box::new(lookup.find(name.as_str()).await?) as Addrs) })
     }
 }
 
@@ -82,7 +115,7 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 4] = [
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 const GLOBAL_UNICAST: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     let v6_within = |address: Ipv6Addr, (network, prefix): (Ipv6Addr, u32)| {
         (address.to_bits() ^ network.to_bits()) >> (128 - prefix) == 0
     };
@@ -168,7 +201,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_stands_for_this_machine_is_not_resolved() {
-        let refused = PublicOnly.resolve("localhost".parse().expect("a name")).await;
+        let refused = Lookup::PublicOnly.find("localhost").await;
         assert!(refused.is_err_and(|error| NotPublic::caused(&*error)));
+        assert!(Lookup::Any.find("localhost").await.is_ok_and(|found| found.len() > 0));
     }
 }
