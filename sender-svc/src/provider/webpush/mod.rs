@@ -6,12 +6,12 @@
 
 mod answer;
 mod encrypt;
+mod encryptors;
 mod origins;
 mod vapid;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use hyper::header::{
 use hyper::{Method, Request, Uri, Version};
 use reqwest::Url;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::Host;
 
@@ -35,6 +34,7 @@ use super::answer::{Answer, Said, Trouble};
 use super::credentials::{Credentials, Source};
 use super::http::{self, AGENT, NoAnswer, NotPublic, Reply, Stage, Trust, is_public, within};
 use super::{Brief, Call};
+use encryptors::Encryptors;
 use origins::Origins;
 use vapid::{Key, Subject};
 
@@ -69,8 +69,7 @@ pub struct WebPush {
     subject: Subject,
     origins: Origins,
     allow_private_addresses: bool,
-    /// Messages that are encrypted at the same time: it keeps a core busy, and calls go on meanwhile.
-    encrypting: Arc<Semaphore>,
+    encryptors: Encryptors,
     timeout: Duration,
 }
 
@@ -102,9 +101,8 @@ impl WebPush {
         let trust = Trust::new(ca_file.as_deref())?;
         let origins =
             Origins::new(trust, in_flight, http::connect_timeout(timeout), !allow_private_addresses)?;
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let encrypting = Arc::new(Semaphore::new(cores));
-        Ok(Self { key, subject, origins, allow_private_addresses, encrypting, timeout })
+        let encryptors = Encryptors::new()?;
+        Ok(Self { key, subject, origins, allow_private_addresses, encryptors, timeout })
     }
 
     /// What all calls of a broadcast have in common.
@@ -134,32 +132,15 @@ impl WebPush {
             return refused;
         }
         let deadline = call.now + self.timeout;
-        let endpoint = subscription.endpoint.clone();
-        let body = match self.encrypt(subscription, content, deadline).await {
-            Ok(body) => body,
-            Err(answer) => return answer,
+        let message = Arc::clone(&content.message);
+        let encrypted = self.encryptors.encrypt(subscription, message);
+        let (endpoint, body) = match tokio::time::timeout_at(deadline, encrypted).await {
+            Ok(Some((subscription, Ok(body)))) => (subscription.endpoint, body),
+            Ok(Some((_, Err(_)))) => return suspect("key", "the browser's key is no point of the curve"),
+            Ok(None) | Err(_) => return unsent("encrypt", "the message could not be encrypted in time"),
         };
         // Boxed: its state is large, and would be part of that of every call.
         Box::pin(self.send(endpoint, body, content, call.time_left, deadline)).await
-    }
-
-    async fn encrypt(
-        &self,
-        subscription: Subscription,
-        content: &Content,
-        deadline: Instant,
-    ) -> Result<Bytes, Answer> {
-        let message = Arc::clone(&content.message);
-        let encrypted = async {
-            // Never closed.
-            let _one_of_few = self.encrypting.acquire().await;
-            tokio::task::spawn_blocking(move || encrypt::encrypt(&subscription, &message)).await
-        };
-        match tokio::time::timeout_at(deadline, encrypted).await {
-            Ok(Ok(Ok(body))) => Ok(body.into()),
-            Ok(Ok(Err(_))) => Err(suspect("key", "the browser's key is no point of the curve")),
-            Ok(Err(_)) | Err(_) => Err(unsent("encrypt", "the message could not be encrypted in time")),
-        }
     }
 
     async fn send(
