@@ -33,6 +33,11 @@ pub struct Behaviour {
     #[arg(long, env = "BONGSU_SIM_JITTER_MS", value_name = "MS", default_value_t = 0)]
     pub jitter_ms: u64,
 
+    /// Work pushes off one after the other, so many a second, as a provider does that has more than it can take; its answers
+    /// come later and later. 0: all at the same time
+    #[arg(long, env = "BONGSU_SIM_CAPACITY_PER_S", value_name = "N", default_value_t = 0)]
+    pub capacity_per_s: u32,
+
     /// Share of calls answered 503, from 0 to 1; decided by seed, key and the how-manieth call of that key it is
     #[arg(long, env = "BONGSU_SIM_TRANSIENT", value_name = "SHARE", default_value_t = 0.0)]
     pub transient: f64,
@@ -128,6 +133,7 @@ impl Default for Behaviour {
         Self {
             latency_ms: 0,
             jitter_ms: 0,
+            capacity_per_s: 0,
             transient: 0.0,
             retry_after_s: None,
             throttle_times: 1,
@@ -161,6 +167,8 @@ pub struct BehaviourPatch {
     pub latency_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_per_s: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transient: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "null_is_a_value")]
@@ -261,6 +269,7 @@ impl Behaviour {
         Self {
             latency_ms: patch.latency_ms.unwrap_or(self.latency_ms),
             jitter_ms: patch.jitter_ms.unwrap_or(self.jitter_ms),
+            capacity_per_s: patch.capacity_per_s.unwrap_or(self.capacity_per_s),
             transient: patch.transient.unwrap_or(self.transient),
             retry_after_s: patch.retry_after_s.unwrap_or(self.retry_after_s),
             throttle_times: patch.throttle_times.unwrap_or(self.throttle_times),

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn every_flag_reaches_its_field() {
-        let line = "sim --listen 127.0.0.1:9 --latency-ms 30 --jitter-ms 10 --transient 0.03 --retry-after-s 7 \
+        let line = "sim --listen 127.0.0.1:9 --latency-ms 30 --jitter-ms 10 --capacity-per-s 40 --transient 0.03 --retry-after-s 7 \
                     --throttle-times 2 --outage --outage-start-s 1.5 --outage-duration-s 4 --status 401 --hang \
                     --goaway-after 50 --max-streams 20 --max-connections 3 --dedupe --http1 --lenient --seed 9 \
                     --fcm-token-lifetime-s 60 --fcm-token-status 503 \
@@ -59,6 +59,7 @@ mod tests {
             behaviour: Behaviour {
                 latency_ms: 30,
                 jitter_ms: 10,
+                capacity_per_s: 40,
                 transient: 0.03,
                 retry_after_s: Some(7),
                 throttle_times: 2,

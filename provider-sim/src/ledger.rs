@@ -47,6 +47,8 @@ pub(crate) struct Ledger {
     /// The least that any waiter wants: the one comparison a push pays for them.
     next_wanted: u64,
     resets: u64,
+    /// Where it works off one push after the other: when it will have worked off all, since its start.
+    busy_until: Duration,
 }
 
 impl Ledger {
@@ -57,6 +59,7 @@ impl Ledger {
             waiters: Vec::new(),
             next_wanted: u64::MAX,
             resets: 0,
+            busy_until: Duration::ZERO,
         }
     }
 
@@ -81,7 +84,12 @@ impl Ledger {
             since_start,
         };
         let verdict = decision::decide(behaviour, &call);
-        let latency = decision::latency(behaviour, &call);
+        let mut latency = decision::latency(behaviour, &call);
+        if behaviour.capacity_per_s > 0 {
+            let work = Duration::from_secs(1) / behaviour.capacity_per_s;
+            self.busy_until = self.busy_until.max(since_start) + work;
+            latency = Some(latency.unwrap_or_default() + (self.busy_until - since_start));
+        }
 
         let stats = &mut self.stats;
         stats.calls += 1;

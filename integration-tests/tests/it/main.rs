@@ -35,6 +35,7 @@ mod provider_faults;
 mod replay;
 mod retention;
 mod sharded;
+mod slow_provider;
 mod stoppable;
 mod tokens;
 mod truthful_health;

@@ -210,8 +210,9 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     let call = Call { now: started, origin: held.work.origin, device, token, time_left };
     let answer = held.prepared.call(call).await;
     drop(flight);
-    line.count_answer();
-    line.meter.called(&answer, started.elapsed());
+    let took = started.elapsed();
+    line.count_end(&answer, took);
+    line.meter.called(&answer, took);
     health::note(&engine, &line, &answer, held.lease.failures, probe);
     if let Answer::SlowDown { whom: SlowDown::Provider, retry_after, .. } = &answer {
         slow_down(&engine, &line, provider_pause(*retry_after, &line.schedule));

@@ -8,6 +8,7 @@ use bongsu_store::{Beside, ProviderId, Signals};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::adapt::{Adapt, Total};
 use super::breaker::{Breaker, Parked};
 use super::doubt::Doubt;
 use super::judge::RetrySchedule;
@@ -16,7 +17,7 @@ use super::queue::LocalQueue;
 use super::ramp;
 use crate::config::common::Common;
 use crate::metrics::{CallMeter, PaceMeter};
-use crate::provider::Adapter;
+use crate::provider::{Adapter, Answer, Trouble};
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
 /// behind a long local queue …
@@ -42,10 +43,15 @@ pub struct Line {
     /// Free places for calls.
     pub flight: Arc<Semaphore>,
     flight_limit: usize,
+    /// Of these, how many the provider's latency leaves.
+    adapted: AtomicUsize,
+    adapt: Mutex<Adapt>,
     calling: AtomicUsize,
     pub queue: LocalQueue,
-    /// Answers since start.
+    /// Calls that have ended since the start, those of them that were answered, and how long all took.
+    ended: AtomicU64,
     answered: AtomicU64,
+    took_us: AtomicU64,
     /// Answers per second, lately.
     rate: AtomicU64,
     paused_until: Mutex<Option<Instant>>,
@@ -75,9 +81,13 @@ impl Line {
             schedule: common.schedule.clone(),
             flight: Arc::new(Semaphore::new(flight_limit)),
             flight_limit,
+            adapted: AtomicUsize::new(flight_limit),
+            adapt: Mutex::new(Adapt::new(flight_limit, Instant::now())),
             calling: AtomicUsize::new(0),
             queue: LocalQueue::default(),
+            ended: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            took_us: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             paused_until: Mutex::new(None),
             first_call: OnceLock::new(),
@@ -137,18 +147,46 @@ impl Line {
         self.calling.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub fn count_answer(&self) {
+    /// A call has ended, with an answer or not.
+    pub fn count_end(&self, answer: &Answer, took: Duration) {
         self.calling.fetch_sub(1, Ordering::Relaxed);
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.took_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        let unanswered =
+            matches!(answer, Answer::Trouble { trouble: Trouble::Unknown | Trouble::Unreachable, .. });
+        self.answered.fetch_add(u64::from(!unanswered), Ordering::Relaxed);
     }
 
-    /// Called at a steady pace with the answers counted before; returns the present count.
+    /// Called at a steady pace with the calls counted before; returns the present count.
     pub fn measure_rate(&self, before: u64, elapsed: Duration) -> u64 {
-        let now = self.answered.load(Ordering::Relaxed);
+        self.adapt();
+        let now = self.ended.load(Ordering::Relaxed);
         let latest = (now - before) as f64 / elapsed.as_secs_f64().max(0.001);
         let smooth = self.rate.load(Ordering::Relaxed) as f64 * 0.5 + latest * 0.5;
         self.rate.store(smooth as u64, Ordering::Relaxed);
         now
+    }
+
+    /// Lowers or raises the limit of calls under way by how fast the provider answers.
+    fn adapt(&self) {
+        let total = Total {
+            answered: self.answered.load(Ordering::Relaxed),
+            ended: self.ended.load(Ordering::Relaxed),
+            took_us: self.took_us.load(Ordering::Relaxed),
+        };
+        let adapted = self.adapted.load(Ordering::Relaxed);
+        // With a place or two free: whoever takes it was not there yet.
+        let full = self.in_flight() * 10 >= adapted * 9;
+        let limit =
+            self.adapt.lock().unwrap_or_else(PoisonError::into_inner).look(total, full, Instant::now());
+        if limit != adapted {
+            self.adapted.store(limit, Ordering::Relaxed);
+            tracing::debug!(
+                provider = self.name,
+                limit,
+                "calls under way are limited by the provider's latency"
+            );
+        }
     }
 
     /// Answers to expect within `time`, as lately.
@@ -175,7 +213,7 @@ impl Line {
         let paused_until = self.paused().filter(|until| *until <= now);
         let began = paused_until.max(Some(*self.first_call.get().unwrap_or(&now)));
         let limit = began.map_or(self.flight_limit, |began| ramp::allows(self.flight_limit, now - began));
-        limit.min(self.breaker.allows(self.flight_limit, now))
+        limit.min(self.breaker.allows(self.flight_limit, now)).min(self.adapted.load(Ordering::Relaxed))
     }
 
     /// Calls that may begin now.

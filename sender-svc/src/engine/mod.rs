@@ -9,7 +9,8 @@
 //! Bounds: calls in flight per line, and its rate over all senders (pace, reserve), calls whose answer is not recorded over all lines ([`Limits::unrecorded`]); while the
 //! flush lags no call starts, so nothing is claimed. What a kill can duplicate is at most the second of these.
 
-pub mod breaker;
+pub mod adapt;
+mod breaker;
 mod call;
 mod claim;
 mod control;
