@@ -1,0 +1,45 @@
+"""What is asked of each service, in order; later cases build on what earlier ones made."""
+
+from ..case import ANY, Case
+
+CASES = []
+
+# Documented errors that need a broken world, and the test of ours that breaks it: a file, and words that are in it.
+ELSEWHERE = {
+    "OVERLOADED": ("integration-tests/tests/it/limits.rs", "OVERLOADED"),
+    "TOO_MANY_WATCHERS": ("integration-tests/tests/it/limits.rs", "TOO_MANY_WATCHERS"),
+    "DATABASE_UNAVAILABLE": ("integration-tests/tests/it/failing_database.rs", "DATABASE_UNAVAILABLE"),
+    "DELIVERIES_DROPPED": ("integration-tests/tests/it/retention.rs", "end of their retention"),
+    "IMPORT_IDLE": ("intake-svc/src/status.rs", "IMPORT_IDLE"),
+    "INTERNAL": ("intake-svc/src/status.rs", "Code::Internal"),
+    # check.py stops the stack at the end, and looks.
+    "DRAINING": ("examples/check/check.py", "DRAINING"),
+}
+
+# RPCs that take nothing, so that nothing in a request can be wrong.
+CANNOT_BE_REFUSED = ("ProviderService/ListProviders",)
+
+_pending = []
+
+
+def case(method, request, **more):
+    CASES.append(Case(method, request, before=_taken(), **more))
+
+
+def simulate(behaviour):
+    """Before the next case, changes what the simulated push provider does."""
+    _pending.append(behaviour)
+
+
+def _taken():
+    behaviours, _pending[:] = list(_pending), []
+    if not behaviours:
+        return None
+    return lambda stack: [stack.simulate(behaviour) for behaviour in behaviours]
+
+
+# In the order in which they run.
+from . import device_service  # noqa: E402, F401
+from . import broadcast_service  # noqa: E402, F401
+from . import delivery_service  # noqa: E402, F401
+from . import provider_service  # noqa: E402, F401

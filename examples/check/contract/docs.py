@@ -1,0 +1,140 @@
+"""Executes the `grpcurl` and `buf curl` lines of the docs, the former with a small one of our own over reflection."""
+
+import json
+import re
+import shlex
+import subprocess
+
+import grpc
+from google.protobuf import descriptor_pool
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from .client import PACKAGE, Contract, Refused
+
+USUAL_INTAKE, USUAL_SENDER = "127.0.0.1:7070", "127.0.0.1:7080"
+# A comment above a line that is refused on purpose: `# refused: PROVIDER_NOT_PARKED`.
+REFUSED = re.compile(r"^# refused: ([A-Z_]+)")
+# What a line says in the place of an id, and where an answer before it has that.
+PLACES = {"ID": ("broadcast", "id"), "DEVICE": ("device", "id")}
+PATIENCE_S = 120
+
+
+def lines(text):
+    """The commands of the code blocks of a page, continuation lines joined, each with the refusal that is due."""
+    refused = ""
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        continued = block.replace("\\\n", " ")
+        joined = re.sub(r"-d '[^']*'", lambda quoted: quoted.group().replace("\n", " "), continued)
+        for line in joined.splitlines():
+            comment = REFUSED.match(line)
+            refused = comment.group(1) if comment else refused
+            if line.startswith(("grpcurl ", "buf curl ")):
+                yield line, refused
+                refused = ""
+
+
+def run(root, contract, stack, buf):
+    """How many lines were run, and what is wrong with them."""
+    count, found, called, ids = 0, [], set(), {}
+    first = root / "docs/grpcurl.md"
+    for page in [first, *sorted({root / "README.md", *(root / "docs").glob("*.md")} - {first})]:
+        for line, refused in lines(page.read_text()):
+            if line.startswith("buf ") and not buf:
+                continue
+            count += 1
+            method, problem = run_line(line, refused, stack, buf, ids)
+            if problem:
+                found.append(f"{page.relative_to(root)}: {line}\n    {problem}")
+            if page == first:
+                called.add(method)
+    found += [
+        f"docs/grpcurl.md has no line for {method}: add one" for method in contract.methods if method not in called
+    ]
+    return count, found
+
+
+def run_line(line, refused, stack, buf, ids):
+    """What it called, and what is wrong with that."""
+    try:
+        method = execute(with_ids(line, ids), stack, buf, ids)
+        return method, f"was answered, where {refused} was due" if refused else None
+    except Refused as error:
+        return error.method, None if error.reason == refused else str(error)
+    except (ValueError, KeyError) as error:
+        return None, str(error)
+
+
+def with_ids(line, ids):
+    for place, kind in PLACES.items():
+        if f'"{place}"' in line:
+            if kind[0] not in ids:
+                raise ValueError(f"no line before this one made a {kind[0]}")
+            line = line.replace(f'"{place}"', f'"{ids[kind[0]]}"')
+    return line
+
+
+def execute(line, stack, buf, ids):
+    """Runs one line; returns the name of the RPC that it called, or the verb."""
+    words = shlex.split(line.replace(USUAL_INTAKE, stack.intake).replace(USUAL_SENDER, stack.sender))
+    if words[0] == "buf":
+        ended = subprocess.run([*buf, *words[1:]], capture_output=True, text=True, timeout=PATIENCE_S)
+        if ended.returncode != 0:
+            raise ValueError(ended.stderr)
+        json.loads(ended.stdout)
+        return "buf"
+    return grpcurl(words[1:], ids)
+
+
+def grpcurl(words, ids):
+    """`[-plaintext] [-d JSON …] ADDRESS (list | describe NAME | SERVICE/METHOD)`, which is all that our docs use."""
+    data, plain, places = "", False, []
+    rest = iter(words)
+    for word in rest:
+        if word == "-plaintext":
+            plain = True
+        elif word == "-d":
+            data = next(rest)
+        elif word.startswith("-"):
+            raise ValueError(f"this grpcurl knows no {word}: teach it in {__file__}")
+        else:
+            places.append(word)
+    if not plain or len(places) < 2:
+        raise ValueError("give -plaintext, an address, and what to call")
+    address, verb, *names = places
+    with grpc.insecure_channel(address) as channel:
+        offered = ProtoReflectionDescriptorDatabase(channel)
+        services = [name for name in offered.get_services() if name.startswith(f"{PACKAGE}.")]
+        pool = descriptor_pool.DescriptorPool(offered)
+        if verb == "list":
+            return verb
+        if verb == "describe":
+            symbol = names[0]
+            (pool.FindServiceByName if symbol in services else pool.FindMessageTypeByName)(symbol)
+            return verb
+        contract = Contract(pool, [name.removeprefix(f"{PACKAGE}.") for name in services])
+        return call(contract, channel, verb.removeprefix(f"{PACKAGE}."), data, ids)
+
+
+def call(contract, channel, method, data, ids):
+    if method not in contract.methods:
+        raise ValueError(f"reflection knows no {method}")
+    messages = list(documents(data)) or [{}]
+    request = messages if contract.methods[method].client_streaming else messages[0]
+    try:
+        answer = contract.call(channel, method, request)
+    except Refused as refused:
+        refused.method = method
+        raise
+    for kind, field in PLACES.values():
+        if isinstance(answer, dict) and answer.get(kind):
+            ids[kind] = answer[kind][field]
+    return method
+
+
+def documents(text):
+    """Several JSON documents, one after the other: what a client streams."""
+    decoder = json.JSONDecoder()
+    while text := text.strip():
+        document, end = decoder.raw_decode(text)
+        yield document
+        text = text[end:]

@@ -1,0 +1,49 @@
+"""All of Bongsu, as `bongsu dev` runs it."""
+
+import json
+import signal
+import subprocess
+import urllib.request
+
+import grpc
+
+STOP_PATIENCE_S = 60
+
+
+class Stack:
+    def __init__(self, executable):
+        command = [executable, "dev", "--any-port", "--json"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        greeting = self.process.stdout.readline()
+        if not greeting:
+            raise SystemExit(f"{executable} dev did not start")
+        addresses = json.loads(greeting)
+        self.intake = addresses["intake"].removeprefix("http://")
+        self.sender = addresses["senders"][0].removeprefix("http://")
+        self.simulator = addresses["provider_sim"]
+        self.channels = {address: grpc.insecure_channel(address) for address in (self.intake, self.sender)}
+
+    def channel_for(self, service):
+        """Which process serves it."""
+        at_intake = service in ("BroadcastService", "DeviceService")
+        return self.channels[self.intake if at_intake else self.sender]
+
+    def simulate(self, behaviour):
+        body = json.dumps(behaviour).encode()
+        request = urllib.request.Request(f"{self.simulator}/behaviour", data=body, method="PATCH")
+        # Straight to it, whatever proxy the environment names.
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10).close()
+
+    def begin_to_stop(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def stop(self):
+        for channel in self.channels.values():
+            channel.close()
+        if self.process.poll() is None:
+            self.begin_to_stop()
+        try:
+            self.process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
