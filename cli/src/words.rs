@@ -60,6 +60,17 @@ pub fn parser<W: Word>() -> impl TypedValueParser<Value = W> {
     })
 }
 
+/// The number of a word, and where it is none, the words there are.
+pub fn value<W: Word + Into<i32>>(word: &str) -> Result<i32, String> {
+    let all = || (1..).map_while(|value| W::try_from(value).ok());
+    let wanted = word.to_ascii_lowercase();
+    let found = all().find(|value| short(*value) == wanted).map(Into::into);
+    found.ok_or_else(|| {
+        let words: Vec<String> = all().map(short).collect();
+        format!("`{word}` is not one of {}", words.join(", "))
+    })
+}
+
 fn short<W: Word>(value: W) -> String {
     let name = value.full_name();
     name.strip_prefix(W::PREFIX).unwrap_or(name).to_ascii_lowercase()

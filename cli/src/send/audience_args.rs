@@ -16,7 +16,7 @@ const MAX_USERS: usize = 100_000;
 const MAX_LINE_BYTES: u64 = 1_024;
 
 #[derive(Debug, clap::Args)]
-#[group(id = "whom", required = true, multiple = false)]
+#[group(id = "whom", multiple = false)]
 pub struct AudienceArgs {
     /// Everyone who has a device with consent
     #[arg(long, help_heading = "Audience (one of)")]
@@ -40,21 +40,26 @@ pub struct AudienceArgs {
 }
 
 impl AudienceArgs {
-    pub fn into_audience(self) -> anyhow::Result<v1::Audience> {
+    pub fn reads_stdin(&self) -> bool {
+        self.users_file.as_deref() == Some(Path::new("-"))
+    }
+
+    /// None where the command line names nobody.
+    pub fn into_audience(self) -> anyhow::Result<Option<v1::Audience>> {
         let kind = if self.to_everyone {
             Kind::Everyone(v1::EveryoneAudience {})
         } else if !self.topics.is_empty() {
             Kind::Topics(v1::TopicAudience { topics: self.topics })
         } else if !self.devices.is_empty() {
             Kind::Devices(v1::DeviceAudience { device_ids: self.devices })
+        } else if let Some(path) = self.users_file {
+            Kind::Users(v1::UserAudience { user_ids: read_users_file(&path)? })
+        } else if !self.users.is_empty() {
+            Kind::Users(v1::UserAudience { user_ids: self.users })
         } else {
-            let user_ids = match self.users_file {
-                Some(path) => read_users_file(&path)?,
-                None => self.users,
-            };
-            Kind::Users(v1::UserAudience { user_ids })
+            return Ok(None);
         };
-        Ok(v1::Audience { kind: Some(kind) })
+        Ok(Some(v1::Audience { kind: Some(kind) }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `bongsu send`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bongsu_proto::v1;
@@ -7,7 +8,6 @@ use bongsu_proto::v1::create_broadcast_request::Expiry;
 use serde_json::json;
 
 use crate::Context;
-use crate::client::Client;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::status::follow;
@@ -16,33 +16,38 @@ use crate::view::{BroadcastView, SentView, audience, broadcast_details};
 use crate::words;
 
 mod audience_args;
+mod create;
+mod file;
 
 use audience_args::AudienceArgs;
+use create::create;
 
-/// How often the call is made at most.
-const MAX_CALLS: u32 = 5;
-/// The wait before the second call; doubled for each further one.
-const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The longest wait a server may ask for.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// One of these says whom it is for.
+const SOURCES: [&str; 6] = ["file", "to_everyone", "topics", "users", "users_file", "devices"];
 
 /// Send a broadcast
 ///
 /// Sending again with the same --key is harmless: the same broadcast is answered, and nobody is notified twice.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("source").args(SOURCES).required(true).multiple(true))]
 pub struct Args {
+    /// The whole request as JSON or TOML, with the names of CreateBroadcastRequest (docs/api.md); - for stdin. Options beside
+    /// it win
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+
     #[command(flatten)]
     audience: AudienceArgs,
 
     /// Title of the notification
-    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Message")]
-    title: String,
+    #[arg(long, help_heading = "Message")]
+    title: Option<String>,
 
     /// Text of the notification
-    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Message")]
-    body: String,
+    #[arg(long, help_heading = "Message")]
+    body: Option<String>,
 
-    /// A pair for the app, handed over as it is; repeat for several
+    /// A pair for the app, handed over as it is, beside those of --file; repeat for several
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair, help_heading = "Message")]
     data: Vec<(String, String)>,
 
@@ -78,10 +83,16 @@ pub struct Args {
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let (validate_only, watch) = (args.validate_only, args.watch);
-    let (key_given, request) = (args.key.is_some(), request(args)?);
+    let watch = args.watch;
+    let mut request = request(args)?;
+    let validate_only = request.validate_only;
+    if watch && validate_only {
+        let message = "the file says validate_only, which sends nothing to --watch: leave one of them out";
+        return Err(Failure::Refused { message: message.to_owned() });
+    }
+    let key_made = make_key(&mut request);
     let client = context.servers.intake().await?;
-    if !key_given && !validate_only {
+    if key_made && !validate_only {
         // Before the call: whatever happens to us or to the answer, the call can be repeated.
         let key = &request.idempotency_key;
         output.note_with(
@@ -95,52 +106,41 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if watch { follow(broadcast.id, context).await } else { Ok(()) }
 }
 
+/// The request of the file, or an empty one, and over it what the command line says. Without a key where neither has one.
 fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
-    let expiry = match (args.ttl, args.expires_at) {
-        (Some(ttl), _) => Some(Expiry::Ttl(prost_types::Duration {
-            seconds: ttl.as_secs().try_into().unwrap_or(i64::MAX),
-            nanos: 0,
-        })),
-        (None, Some(time)) => Some(Expiry::ExpireTime(time)),
-        (None, None) => None,
+    if args.file.as_deref() == Some(Path::new("-")) && args.audience.reads_stdin() {
+        return Err(anyhow::anyhow!("--file and --users-file cannot both be read from stdin").into());
+    }
+    let mut request = match &args.file {
+        Some(path) => file::read(path)?,
+        None => v1::CreateBroadcastRequest::default(),
     };
-    Ok(v1::CreateBroadcastRequest {
-        idempotency_key: args.key.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
-        title: args.title,
-        body: args.body,
-        data: args.data.into_iter().collect(),
-        audience: Some(args.audience.into_audience()?),
-        priority: args.priority.unwrap_or_default() as i32,
-        guarantee: args.guarantee.unwrap_or_default() as i32,
-        expiry,
-        validate_only: args.validate_only,
-    })
+    if let Some(audience) = args.audience.into_audience()? {
+        request.audience = Some(audience);
+    }
+    request.title = args.title.unwrap_or(request.title);
+    request.body = args.body.unwrap_or(request.body);
+    request.data.extend(args.data);
+    request.idempotency_key = args.key.unwrap_or(request.idempotency_key);
+    request.priority = args.priority.map_or(request.priority, |priority| priority as i32);
+    request.guarantee = args.guarantee.map_or(request.guarantee, |guarantee| guarantee as i32);
+    if let Some(ttl) = args.ttl {
+        let seconds = ttl.as_secs().try_into().unwrap_or(i64::MAX);
+        request.expiry = Some(Expiry::Ttl(prost_types::Duration { seconds, nanos: 0 }));
+    } else if let Some(time) = args.expires_at {
+        request.expiry = Some(Expiry::ExpireTime(time));
+    }
+    request.validate_only |= args.validate_only;
+    Ok(request)
 }
 
-/// Calls until there is an answer. Every call carries the same key, so one whose answer was lost does no harm.
-async fn create(
-    client: &Client,
-    request: &v1::CreateBroadcastRequest,
-    output: Output,
-) -> Result<v1::CreateBroadcastResponse, Failure> {
-    let mut delay = FIRST_RETRY_DELAY;
-    for calls in 1.. {
-        let call = async { client.broadcasts().create_broadcast(request.clone()).await };
-        let failure = match client.call("accept the broadcast", call).await {
-            Err(failure) if failure.is_unavailable() && calls < MAX_CALLS => failure,
-            answer => return answer,
-        };
-        let wait = failure.retry_delay().map_or(delay, |asked| asked.clamp(delay, MAX_RETRY_DELAY));
-        output.note(&format!(
-            "{}; asking again with the same key in {} s (call {} of {MAX_CALLS})",
-            failure.message(),
-            wait.as_secs_f64(),
-            calls + 1
-        ));
-        tokio::time::sleep(wait).await;
-        delay = (delay * 2).min(MAX_RETRY_DELAY);
+/// Gives a request without a key one of its own; returns whether it did.
+fn make_key(request: &mut v1::CreateBroadcastRequest) -> bool {
+    let missing = request.idempotency_key.is_empty();
+    if missing {
+        request.idempotency_key = uuid::Uuid::new_v4().to_string();
     }
-    unreachable!("the last call returns")
+    missing
 }
 
 fn print(
@@ -219,9 +219,51 @@ mod tests {
 
     #[test]
     fn a_key_is_made_where_none_is_given() {
-        let made = [(); 2].map(|()| parsed(&["--to-everyone"]).expect("a good line").idempotency_key);
+        let made = [(); 2].map(|()| {
+            let mut request = parsed(&["--to-everyone"]).expect("a good line");
+            assert!(make_key(&mut request));
+            request.idempotency_key
+        });
         assert_ne!(made[0], made[1]);
-        assert_eq!(made[0].len(), 36);
+        let mut given = parsed(&["--to-everyone", "--key", "K"]).expect("a good line");
+        assert!(!make_key(&mut given) && given.idempotency_key == "K");
+    }
+
+    #[test]
+    fn options_win_over_the_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let text = r#"{"idempotency_key": "k", "title": "T", "body": "B", "data": {"a": "1", "b": "2"},
+                       "audience": {"everyone": {}}, "ttl": "1h", "priority": "low"}"#;
+        std::fs::write(file.path(), text).expect("it can be written");
+        let path = file.path().to_str().expect("UTF-8");
+        let alone = parsed(&["--file", path]).expect("a good file");
+        assert_eq!((alone.idempotency_key.as_str(), alone.title.as_str()), ("k", "T"));
+        let line = [
+            "--file",
+            path,
+            "--title",
+            "Other",
+            "--data",
+            "b=3",
+            "--topic",
+            "t",
+            "--key",
+            "K",
+            "--priority",
+            "high",
+        ];
+        let both = parsed(&line).expect("a good line");
+        assert_eq!(
+            (both.idempotency_key.as_str(), both.title.as_str(), both.body.as_str()),
+            ("K", "Other", "B")
+        );
+        assert_eq!(both.data.values().collect::<Vec<_>>(), ["1", "3"]);
+        assert_eq!(both.priority, v1::Priority::High as i32);
+        assert_eq!(both.expiry, alone.expiry);
+        let topics = v1::TopicAudience { topics: vec!["t".into()] };
+        assert_eq!(both.audience, Some(v1::Audience { kind: Some(v1::audience::Kind::Topics(topics)) }));
+        let stdin_twice = parsed(&["--file", "-", "--users-file", "-"]).expect_err("one stdin");
+        assert!(stdin_twice.contains("stdin"), "{stdin_twice}");
     }
 
     #[test]
