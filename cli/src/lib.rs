@@ -23,6 +23,8 @@ mod deliveries;
 mod demo;
 mod dev;
 mod devices;
+#[cfg(test)]
+mod docs;
 mod doctor;
 mod error;
 mod migrate;
