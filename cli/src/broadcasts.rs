@@ -1,10 +1,12 @@
-//! `bongsu broadcasts list|get`, and `bongsu pause|resume|cancel`.
+//! `bongsu broadcasts list|get|reschedule`, and `bongsu pause|resume|cancel`.
 
 use bongsu_proto::v1;
+use bongsu_proto::v1::reschedule_broadcast_request::Start;
 
 use crate::Context;
 use crate::error::Failure;
 use crate::pages::{Limit, walk};
+use crate::send::start_args::StartArgs;
 use crate::table::Table;
 use crate::view::{BroadcastView, broadcast_columns, broadcast_details, broadcast_row};
 use crate::words;
@@ -24,6 +26,7 @@ pub enum Command {
     Resume(Id),
     /// Stop a broadcast for good
     Cancel(Id),
+    Reschedule(RescheduleArgs),
 }
 
 /// Broadcasts, newest first
@@ -45,6 +48,23 @@ pub struct Id {
     id: i64,
 }
 
+/// Have a scheduled broadcast start at another time, or now
+///
+/// What expires so long after its start, which is the default, expires later or earlier by as much.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("start").args(["at", "in_span", "now"]).required(true))]
+pub struct RescheduleArgs {
+    #[command(flatten)]
+    id: Id,
+
+    #[command(flatten)]
+    start: StartArgs,
+
+    /// Start at once
+    #[arg(long)]
+    now: bool,
+}
+
 pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args, context).await,
@@ -52,6 +72,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Pause(id) => pause(id, context).await,
         Command::Resume(id) => resume(id, context).await,
         Command::Cancel(id) => cancel(id, context).await,
+        Command::Reschedule(args) => reschedule(&args, context).await,
     }
 }
 
@@ -101,6 +122,15 @@ pub async fn cancel(Id { id }: Id, context: &Context) -> Result<(), Failure> {
     let client = context.servers.intake().await?;
     let request = v1::CancelBroadcastRequest { broadcast_id: id };
     let answer = client.call("cancel the broadcast", client.broadcasts().cancel_broadcast(request)).await?;
+    print(&answer.broadcast.unwrap_or_default(), context)
+}
+
+async fn reschedule(args: &RescheduleArgs, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.intake().await?;
+    let start = args.start.time().map_or(Start::Now(args.now), Start::ScheduleTime);
+    let request = v1::RescheduleBroadcastRequest { broadcast_id: args.id.id, start: Some(start) };
+    let call = async { client.broadcasts().reschedule_broadcast(request).await };
+    let answer = client.call("reschedule the broadcast", call).await?;
     print(&answer.broadcast.unwrap_or_default(), context)
 }
 

@@ -65,7 +65,7 @@ enum Command {
     Dev(dev::Args),
     Send(send::Args),
     Status(status::Args),
-    /// Broadcasts: list, get, pause, resume, cancel
+    /// Broadcasts: list, get, pause, resume, cancel, reschedule
     #[command(subcommand)]
     Broadcasts(broadcasts::Command),
     /// Stop the calls of a broadcast until it is resumed; calls already in flight are finished

@@ -49,6 +49,16 @@ pub fn parse_time(text: &str) -> Result<prost_types::Timestamp, String> {
     })
 }
 
+/// So long from now by the clock of this machine; as late as there are times, where that is later.
+pub fn from_now(span: Duration) -> prost_types::Timestamp {
+    let now = OffsetDateTime::now_utc();
+    let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    prost_types::Timestamp {
+        seconds: now.unix_timestamp().saturating_add(seconds),
+        nanos: i32::try_from(now.nanosecond()).unwrap_or_default(),
+    }
+}
+
 /// RFC 3339 in UTC with its fraction, for machines.
 pub fn rfc3339(time: &prost_types::Timestamp) -> Option<String> {
     to_time(time)?.format(&Rfc3339).ok()

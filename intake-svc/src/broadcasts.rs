@@ -7,13 +7,13 @@ use bongsu_proto::v1::broadcast_service_server::BroadcastService;
 use bongsu_proto::v1::{
     self, CancelBroadcastRequest, CancelBroadcastResponse, CreateBroadcastRequest, CreateBroadcastResponse,
     GetBroadcastRequest, GetBroadcastResponse, ListBroadcastsRequest, ListBroadcastsResponse,
-    PauseBroadcastRequest, PauseBroadcastResponse, ResumeBroadcastRequest, ResumeBroadcastResponse,
+    PauseBroadcastRequest, PauseBroadcastResponse, RescheduleBroadcastRequest, RescheduleBroadcastResponse,
+    ResumeBroadcastRequest, ResumeBroadcastResponse,
 };
 use bongsu_store::{
-    Acceptance, BroadcastFilter, BroadcastId, BroadcastState, Check, Controlled, NewBroadcast, Store,
-    StoreError,
+    Acceptance, BroadcastFilter, BroadcastId, BroadcastState, Check, Controlled, NewBroadcast, Rescheduled,
+    Store, StoreError,
 };
-use time::format_description::well_known::Rfc3339;
 use tokio::sync::Notify;
 use tonic::{Request, Response, Status};
 
@@ -119,6 +119,38 @@ impl BroadcastService for Broadcasts {
         let broadcast = controlled(id, "cancelled", outcome)?;
         Ok(Response::new(CancelBroadcastResponse { broadcast }))
     }
+
+    async fn reschedule_broadcast(
+        &self,
+        request: Request<RescheduleBroadcastRequest>,
+    ) -> Result<Response<RescheduleBroadcastResponse>, Status> {
+        let RescheduleBroadcastRequest { broadcast_id, start } = request.into_inner();
+        let id = BroadcastId(broadcast_id);
+        let start = validate::new_start(start).map_err(|violations| api::invalid(&violations))?;
+        let outcome = self.store.reschedule_broadcast(id, start).await;
+        match outcome.map_err(|e| status::from_store(&e, "RescheduleBroadcast"))? {
+            Rescheduled::Done(broadcast) => {
+                if broadcast.state == BroadcastState::Accepted {
+                    self.fan_out.notify_one();
+                }
+                tracing::info!(broadcast_id = id.0, at = ?broadcast.scheduled_at, "broadcast rescheduled");
+                let broadcast = Some(convert::broadcast(*broadcast));
+                Ok(Response::new(RescheduleBroadcastResponse { broadcast }))
+            }
+            Rescheduled::NotScheduled(broadcast) => Err(status::broadcast_started(&broadcast)),
+            Rescheduled::TooFarAhead { now } => Err(status::too_far_ahead(now)),
+            Rescheduled::ExpiryOutOfRange { start, expires_at } => {
+                let problem = format!(
+                    "has it start at {}, and its expire_time {} is not between 1 second and 7 days after that: give it \
+                     another start, or cancel it and create it anew",
+                    status::rfc3339(start),
+                    status::rfc3339(expires_at)
+                );
+                Err(status::invalid_field("schedule_time", problem))
+            }
+            Rescheduled::NotFound => Err(status::broadcast_not_found(id)),
+        }
+    }
 }
 
 /// What became of a request that a broadcast be `asked`.
@@ -151,8 +183,8 @@ impl Broadcasts {
     async fn check(&self, new: NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
         let check = self.store.check(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
         match check {
-            Check::WouldAccept { now, expires_at } => {
-                let broadcast = Some(convert::unstored(new, now, expires_at));
+            Check::WouldAccept { now, scheduled_at, expires_at } => {
+                let broadcast = Some(convert::unstored(new, now, scheduled_at, expires_at));
                 Ok(CreateBroadcastResponse { broadcast, replayed: false })
             }
             Check::Otherwise(acceptance) => answer(acceptance, &new),
@@ -174,13 +206,17 @@ fn answer(acceptance: Acceptance, new: &NewBroadcast) -> Result<CreateBroadcastR
             metrics::broadcast(Accepted::KeyReused);
             return Err(status::idempotency_key_reused(&new.idempotency_key, existing));
         }
-        Acceptance::ExpiryOutOfRange { now } => {
-            let now = now.format(&Rfc3339).unwrap_or_default();
-            let problem = format!(
-                "is not between 1 second and 7 days after now, which is {now} by the database's clock"
-            );
+        Acceptance::ExpiryOutOfRange { start, scheduled } => {
+            let start = status::rfc3339(start);
+            let after = if scheduled {
+                format!("its start at {start}")
+            } else {
+                format!("now, which is {start} by the database's clock")
+            };
+            let problem = format!("is not between 1 second and 7 days after {after}");
             return Err(status::invalid_field("expire_time", problem));
         }
+        Acceptance::TooFarAhead { now } => return Err(status::too_far_ahead(now)),
     };
     Ok(CreateBroadcastResponse { broadcast: Some(convert::broadcast(*broadcast)), replayed })
 }

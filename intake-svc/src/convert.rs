@@ -25,11 +25,17 @@ pub(crate) fn broadcast(b: Broadcast) -> v1::Broadcast {
         idempotency_key: b.idempotency_key,
         paused: b.paused,
         guarantee: guarantee(b.guarantee).into(),
+        schedule_time: b.scheduled_at.map(to_timestamp),
     }
 }
 
 /// A broadcast as it would be stored, in answer to validate_only.
-pub(crate) fn unstored(new: NewBroadcast, now: OffsetDateTime, expires_at: OffsetDateTime) -> v1::Broadcast {
+pub(crate) fn unstored(
+    new: NewBroadcast,
+    now: OffsetDateTime,
+    scheduled_at: Option<OffsetDateTime>,
+    expires_at: OffsetDateTime,
+) -> v1::Broadcast {
     let summary = match new.audience {
         bongsu_store::Audience::Everyone => AudienceSummary::Everyone,
         bongsu_store::Audience::Topics(topics) => AudienceSummary::Topics(topics),
@@ -43,10 +49,11 @@ pub(crate) fn unstored(new: NewBroadcast, now: OffsetDateTime, expires_at: Offse
         audience: summary,
         priority: new.priority,
         guarantee: new.guarantee,
-        state: BroadcastState::Accepted,
+        state: if scheduled_at.is_some() { BroadcastState::Scheduled } else { BroadcastState::Accepted },
         paused: false,
         created_at: now,
         expires_at,
+        scheduled_at,
         settled_at: None,
         counts: Counts::default(),
     })
@@ -84,6 +91,7 @@ pub(crate) fn device(d: Device) -> v1::Device {
 
 pub(crate) fn state(state: BroadcastState) -> v1::BroadcastState {
     match state {
+        BroadcastState::Scheduled => v1::BroadcastState::Scheduled,
         BroadcastState::Accepted => v1::BroadcastState::Accepted,
         BroadcastState::FanningOut => v1::BroadcastState::FanningOut,
         BroadcastState::Delivering => v1::BroadcastState::Delivering,
@@ -97,6 +105,7 @@ pub(crate) fn state(state: BroadcastState) -> v1::BroadcastState {
 pub(crate) fn state_from_proto(state: v1::BroadcastState) -> Option<BroadcastState> {
     match state {
         v1::BroadcastState::Unspecified => None,
+        v1::BroadcastState::Scheduled => Some(BroadcastState::Scheduled),
         v1::BroadcastState::Accepted => Some(BroadcastState::Accepted),
         v1::BroadcastState::FanningOut => Some(BroadcastState::FanningOut),
         v1::BroadcastState::Delivering => Some(BroadcastState::Delivering),

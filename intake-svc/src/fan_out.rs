@@ -1,11 +1,11 @@
-//! Background work: making deliveries of broadcasts, and looking after what crashed processes left undone.
+//! Background work: starting scheduled broadcasts, making deliveries, and looking after what crashed processes left undone.
 //!
 //! Every intake does all of it; what one does, the others find done. There is no leader to wait for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bongsu_store::{FanOut, Store};
+use bongsu_store::{FanOut, Started, Store};
 use rand::Rng as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -16,6 +16,8 @@ use crate::outage::Outage;
 
 /// How often a worker without work looks for broadcasts that another intake accepted; ours wake it at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is looked for scheduled broadcasts whose time has come: a start is at most that late, and what a look takes.
+const START_INTERVAL: Duration = Duration::from_millis(250);
 /// How often broadcasts that nobody moves on are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the delivery partitions of the coming days are made.
@@ -28,6 +30,7 @@ pub(crate) async fn run(store: Store, wake: Arc<Notify>, workers: u32, shutdown:
     for _ in 0..workers {
         tasks.spawn(make_deliveries(store.clone(), Arc::clone(&wake), shutdown.clone()));
     }
+    tasks.spawn(start_scheduled(store.clone(), wake, shutdown.clone()));
     tasks.spawn(sweep(store.clone(), shutdown.clone()));
     tasks.spawn(keep_partitions(store, shutdown));
     while let Some(ended) = tasks.join_next().await {
@@ -64,6 +67,33 @@ async fn make_deliveries(store: Store, wake: Arc<Notify>, shutdown: Cancellation
             () = wake.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
+    }
+}
+
+async fn start_scheduled(store: Store, wake: Arc<Notify>, shutdown: CancellationToken) {
+    let mut outage = Outage::new("start");
+    while !shutdown.is_cancelled() {
+        let pause = match store.start_due().await {
+            Ok(started) => {
+                outage.over();
+                for Started { id, expired, late_seconds } in &started {
+                    metrics::started(*expired, *late_seconds);
+                    if *expired {
+                        tracing::warn!(
+                            broadcast_id = id.0,
+                            late_seconds,
+                            "a scheduled broadcast expired before anybody started it: it ends without a delivery"
+                        );
+                    } else {
+                        tracing::info!(broadcast_id = id.0, late_seconds, "a scheduled broadcast starts");
+                        wake.notify_one();
+                    }
+                }
+                if started.is_empty() { START_INTERVAL } else { Duration::ZERO }
+            }
+            Err(error) => outage.failed(&error),
+        };
+        wait(pause, &shutdown).await;
     }
 }
 

@@ -57,6 +57,11 @@ pub(crate) fn of_request(request: &CreateBroadcastRequest) -> [u8; 32] {
         form.text("guarantee");
         form.number(request.guarantee.into());
     }
+    if let Some(moment) = &request.schedule_time {
+        form.text("schedule_time");
+        form.number(moment.seconds);
+        form.number(moment.nanos.into());
+    }
     form.finish()
 }
 
@@ -149,6 +154,8 @@ mod tests {
             changed(|r| r.audience = None),
             changed(|r| r.expiry = Some(Expiry::Ttl(day))),
             changed(|r| r.expiry = Some(Expiry::ExpireTime(moment))),
+            changed(|r| r.schedule_time = Some(moment)),
+            changed(|r| r.schedule_time = Some(prost_types::Timestamp { nanos: 1, ..moment })),
         ];
         let distinct: std::collections::HashSet<_> = hashes.iter().collect();
         assert_eq!(distinct.len(), hashes.len());

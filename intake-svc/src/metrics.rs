@@ -15,6 +15,10 @@ const CALL_SECONDS: &str = "bongsu_intake_call_seconds";
 const BROADCASTS: &str = "bongsu_intake_broadcasts_total";
 /// Rows of ImportDevices by what became of them.
 const IMPORT_ROWS: &str = "bongsu_intake_import_rows_total";
+/// Scheduled broadcasts whose time came, by what became of them.
+const STARTS: &str = "bongsu_intake_starts_total";
+/// From a broadcast's time to its start.
+const START_LATE_SECONDS: &str = "bongsu_intake_start_late_seconds";
 /// Pages of fan-out made.
 const PAGES: &str = "bongsu_intake_fan_out_pages_total";
 /// The time one page took.
@@ -31,13 +35,14 @@ const PURGED: &str = "bongsu_intake_purged_rows_total";
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
 
 /// Calls that are counted: path and label.
-const METHODS: [(&str, &str); 15] = [
+const METHODS: [(&str, &str); 16] = [
     ("/bongsu.v1.BroadcastService/CreateBroadcast", "CreateBroadcast"),
     ("/bongsu.v1.BroadcastService/GetBroadcast", "GetBroadcast"),
     ("/bongsu.v1.BroadcastService/ListBroadcasts", "ListBroadcasts"),
     ("/bongsu.v1.BroadcastService/PauseBroadcast", "PauseBroadcast"),
     ("/bongsu.v1.BroadcastService/ResumeBroadcast", "ResumeBroadcast"),
     ("/bongsu.v1.BroadcastService/CancelBroadcast", "CancelBroadcast"),
+    ("/bongsu.v1.BroadcastService/RescheduleBroadcast", "RescheduleBroadcast"),
     ("/bongsu.v1.DeviceService/RegisterDevice", "RegisterDevice"),
     ("/bongsu.v1.DeviceService/UnregisterDevice", "UnregisterDevice"),
     ("/bongsu.v1.DeviceService/UpdateConsent", "UpdateConsent"),
@@ -63,6 +68,8 @@ pub(crate) fn describe() {
     describe_histogram!(CALL_SECONDS, Unit::Seconds, "From a call's arrival to its answer, by method");
     describe_counter!(BROADCASTS, "CreateBroadcast by what became of it");
     describe_counter!(IMPORT_ROWS, "Rows of ImportDevices by what became of them");
+    describe_counter!(STARTS, "Scheduled broadcasts whose time came, by what became of them");
+    describe_histogram!(START_LATE_SECONDS, Unit::Seconds, "From a scheduled broadcast's time to its start");
     describe_counter!(PAGES, "Pages of fan-out made");
     describe_histogram!(PAGE_SECONDS, Unit::Seconds, "The time one page of fan-out took");
     describe_counter!(DELIVERIES, "Deliveries made by pages of fan-out");
@@ -111,6 +118,12 @@ pub(crate) fn imported(imported: &Imported) {
 
 pub(crate) fn rejected(rows: i64) {
     counter!(IMPORT_ROWS, "outcome" => "rejected").increment(rows.unsigned_abs());
+}
+
+pub(crate) fn started(expired: bool, late_seconds: f64) {
+    let outcome = if expired { "expired" } else { "started" };
+    counter!(STARTS, "outcome" => outcome).increment(1);
+    histogram!(START_LATE_SECONDS).record(late_seconds);
 }
 
 pub(crate) fn fan_out_page(deliveries: i64, took: Duration) {

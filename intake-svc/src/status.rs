@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bongsu_ops::api::{self, Violations, refusal};
-use bongsu_store::{Broadcast, BroadcastId, BroadcastState, StoreError};
+use bongsu_store::{Broadcast, BroadcastId, BroadcastState, MOST_AHEAD, StoreError};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tonic::{Code, Status};
+
+use crate::convert;
 
 /// Names listed in an error at most.
 const MAX_LISTED_NAMES: usize = 20;
@@ -79,6 +83,34 @@ pub(crate) fn broadcast_final(broadcast: &Broadcast, asked: &str) -> Status {
     refusal(Code::FailedPrecondition, "BROADCAST_FINAL", message.clone(), &metadata, |details| {
         details.add_precondition_failure_violation("STATE", format!("broadcasts/{}", broadcast.id), message);
     })
+}
+
+/// BROADCAST_STARTED: it does not wait for its time any more, or never did.
+pub(crate) fn broadcast_started(broadcast: &Broadcast) -> Status {
+    let state = convert::state(broadcast.state).as_str_name().trim_start_matches("BROADCAST_STATE_");
+    let state = state.to_ascii_lowercase();
+    let message = format!(
+        "broadcast {} is {state}: only one that is scheduled can start at another time; it can be paused or cancelled before it \
+         ends",
+        broadcast.id
+    );
+    let metadata = [("broadcast_id", broadcast.id.to_string()), ("state", state)];
+    refusal(Code::FailedPrecondition, "BROADCAST_STARTED", message.clone(), &metadata, |details| {
+        details.add_precondition_failure_violation("STATE", format!("broadcasts/{}", broadcast.id), message);
+    })
+}
+
+/// INVALID_REQUEST: the start is further ahead than it may be.
+pub(crate) fn too_far_ahead(now: OffsetDateTime) -> Status {
+    let days = MOST_AHEAD.as_secs() / 86_400;
+    let now = rfc3339(now);
+    let problem = format!("is more than {days} days after now, which is {now} by the database's clock");
+    invalid_field("schedule_time", problem)
+}
+
+/// How a moment is told.
+pub(crate) fn rfc3339(moment: OffsetDateTime) -> String {
+    moment.format(&Rfc3339).unwrap_or_default()
 }
 
 /// DRAINING: this process is stopping.

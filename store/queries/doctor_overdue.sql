@@ -1,4 +1,4 @@
--- What should have been taken up long ago: retries, leases that ran out, broadcasts to fan out.
+-- What should have been taken up long ago: retries, leases that ran out, broadcasts to start and to fan out.
 SELECT 'batch ' || b.id || ' of broadcast ' || b.broadcast_id AS "subject!",
        CASE b.state WHEN 'waiting' THEN 'a retry is due since ' || to_char(b.next_attempt_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
                     ELSE 'its lease ran out at ' || to_char(b.lease_expires_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END AS "detail!"
@@ -10,8 +10,12 @@ WHERE (b.state = 'waiting' AND b.next_attempt_at < now() - interval '1 minute'
   AND NOT br.paused AND p.parked_since IS NULL AND (p.held_until IS NULL OR p.held_until < now() - interval '1 minute')
 UNION ALL
 SELECT 'broadcast ' || id, 'its deliveries are not being made since '
-                           || to_char(coalesce(fan_out_page_at, created_at), 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                           || to_char(coalesce(fan_out_page_at, greatest(created_at, scheduled_at)), 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 FROM broadcast
-WHERE state IN ('accepted', 'fanning_out') AND coalesce(fan_out_page_at, created_at) < now() - interval '1 minute'
+WHERE state IN ('accepted', 'fanning_out') AND coalesce(fan_out_page_at, greatest(created_at, scheduled_at)) < now() - interval '1 minute'
+UNION ALL
+SELECT 'broadcast ' || id, 'was to start at ' || to_char(scheduled_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ', and has not'
+FROM broadcast
+WHERE state = 'scheduled' AND scheduled_at < now() - interval '1 minute'
 ORDER BY 1
 LIMIT 50

@@ -9,4 +9,4 @@ ON CONFLICT ON CONSTRAINT broadcast_key DO NOTHING
 RETURNING id AS "id: BroadcastId", idempotency_key, title, body, data AS "data: Json<BTreeMap<String, String>>",
           priority AS "priority: Priority", audience AS "audience: AudienceKind", topics, listed,
           state AS "state: BroadcastState", paused, guarantee AS "guarantee: Guarantee",
-          replay_of AS "replay_of: BroadcastId", created_at, expires_at, settled_at, request_hash
+          replay_of AS "replay_of: BroadcastId", created_at, expires_at, scheduled_at, settled_at, request_hash

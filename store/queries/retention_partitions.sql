@@ -10,8 +10,15 @@ WITH partition AS (
       AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'delivery'::regclass)
 )
 SELECT name AS "name!", day AS "day!", attached AS "attached!", half_way AS "half_way!", marked AS "marked!",
-       -- The youngest broadcast of the day is that old.
-       day + 1 + $1::int <= timezone('UTC', now())::date AS "past!",
+       -- The youngest broadcast of the day is that old; one that was scheduled is as old as its start, which may be to come.
+       day + 1 + $1::int <= timezone('UTC', now())::date
+           AND NOT EXISTS (SELECT FROM broadcast
+                           WHERE scheduled_at IS NOT NULL
+                             AND id >= broadcast_id_at(day::timestamp AT TIME ZONE 'UTC')
+                             AND id < broadcast_id_at((day + 1)::timestamp AT TIME ZONE 'UTC')
+                             -- One that ended before its start has no deliveries.
+                             AND (settled_at IS NULL OR fan_out_page_at IS NOT NULL)
+                             AND timezone('UTC', scheduled_at)::date + 1 + $1::int > timezone('UTC', now())::date) AS "past!",
        CASE WHEN reltuples >= 0 THEN reltuples::bigint ELSE pg_stat_get_live_tuples(oid) END AS "rows!",
        open.broadcasts AS "open!", open.first AS "first_open: BroadcastId"
 FROM partition

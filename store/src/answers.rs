@@ -16,10 +16,20 @@ pub struct Status {
     pub state: BroadcastState,
     /// No call starts while set.
     pub paused: bool,
+    /// When it is to start, or was, where that was not at once.
+    pub scheduled_at: Option<OffsetDateTime>,
     /// In order of name.
     pub providers: Vec<ProviderCounts>,
     /// The database's clock.
     pub read_at: OffsetDateTime,
+}
+
+/// Of a status, what is the broadcast's own.
+struct StateRow {
+    state: BroadcastState,
+    paused: bool,
+    scheduled_at: Option<OffsetDateTime>,
+    read_at: OffsetDateTime,
 }
 
 /// One delivery, for people.
@@ -94,22 +104,24 @@ impl Store {
 
     async fn read_status(&self, id: BroadcastId) -> Result<Option<Status>> {
         let mut providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
-        let Some((state, paused, read_at)) = self.state(id).await? else { return Ok(None) };
-        if state.is_final() {
+        let Some(row) = self.state(id).await? else { return Ok(None) };
+        if row.state.is_final() {
             // It may have become so after the counts were read; those of a final broadcast stay as they are.
             providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
         }
-        Ok(Some(Status { id, state, paused, providers, read_at }))
+        let StateRow { state, paused, scheduled_at, read_at } = row;
+        Ok(Some(Status { id, state, paused, scheduled_at, providers, read_at }))
     }
 
-    async fn state(&self, id: BroadcastId) -> Result<Option<(BroadcastState, bool, OffsetDateTime)>> {
-        let row = sqlx::query!(
-            r#"SELECT state AS "state: BroadcastState", paused, now() AS "now!" FROM broadcast WHERE id = $1"#,
+    async fn state(&self, id: BroadcastId) -> Result<Option<StateRow>> {
+        Ok(sqlx::query_as!(
+            StateRow,
+            r#"SELECT state AS "state: BroadcastState", paused, scheduled_at, now() AS "read_at!"
+               FROM broadcast WHERE id = $1"#,
             id.0
         )
         .fetch_optional(&self.pool)
-        .await?;
-        Ok(row.map(|r| (r.state, r.paused, r.now)))
+        .await?)
     }
 
     /// A page of deliveries.

@@ -1,8 +1,9 @@
 //! Broadcasts: one accepted request to notify an audience.
 //!
 //! ```text
-//!  accepted ──▶ fanning_out ──▶ delivering ──▶ completed
-//!      └──────────────┴───────────────┴──▶ cancelling ──▶ cancelled
+//!  scheduled ──▶ accepted ──▶ fanning_out ──▶ delivering ──▶ completed
+//!      │             └──────────────┴───────────────┴──▶ cancelling ──▶ cancelled
+//!      └──▶ cancelled, or completed where it expired before anybody started it
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,7 +20,10 @@ use crate::ids::{BroadcastId, DeviceId};
 #[sqlx(type_name = "broadcast_state", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum BroadcastState {
-    /// Stored by accept; no delivery exists yet. The first page of fan-out moves it on.
+    /// Stored by accept, for later; no delivery exists. Any intake starts it once its time has come (`accepted`), or ends it,
+    /// with no delivery, where it has expired by then. An operator may move its time, pause it, or cancel it at once.
+    Scheduled,
+    /// Stored by accept, or started; no delivery exists yet. The first page of fan-out moves it on.
     Accepted,
     /// Pages of fan-out are being made; senders already work on the first ones. The page that finds nothing more moves
     /// it on.
@@ -152,7 +156,7 @@ pub enum AudienceSummary {
     DeadLetters(BroadcastId),
 }
 
-/// Until when it is worth sending, as the caller put it.
+/// Until when it is worth sending, as the caller put it: so long after its start, or until a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
     After(Duration),
@@ -162,10 +166,13 @@ pub enum Expiry {
 /// Whose idempotency keys these are. Until callers authenticate, all of them share one space of keys.
 pub const CLIENT_ID: &str = "default";
 
-/// Shortest and longest time from acceptance to expiry.
+/// Shortest and longest time from the start to the expiry. The start is the acceptance, or what it is scheduled for.
 pub const EXPIRY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
 /// Expiry where the caller says nothing.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// How far ahead a broadcast may be scheduled.
+pub const MOST_AHEAD: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A valid request, not yet stored.
 #[derive(Debug, Clone)]
@@ -178,6 +185,8 @@ pub struct NewBroadcast {
     pub priority: Priority,
     pub guarantee: Guarantee,
     pub expiry: Expiry,
+    /// When it is to start; none, or past: at once.
+    pub schedule: Option<OffsetDateTime>,
     /// Over the request as it was sent, in canonical form: same content, same hash.
     pub request_hash: [u8; 32],
 }
@@ -196,6 +205,8 @@ pub struct Broadcast {
     pub paused: bool,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
+    /// When it is to start, or was, where that was not at once.
+    pub scheduled_at: Option<OffsetDateTime>,
     pub settled_at: Option<OffsetDateTime>,
     pub counts: Counts,
 }
@@ -210,16 +221,18 @@ pub enum Acceptance {
     Replayed(Box<Broadcast>),
     /// The key stands for a broadcast with other content.
     KeyReused(BroadcastId),
-    /// The expiry, by the database's clock, is not within [`EXPIRY_RANGE`].
-    ExpiryOutOfRange { now: OffsetDateTime },
+    /// The expiry is not within [`EXPIRY_RANGE`] of the start, which is now by the database's clock, or scheduled for later.
+    ExpiryOutOfRange { start: OffsetDateTime, scheduled: bool },
+    /// It is scheduled for more than [`MOST_AHEAD`] from now, by the database's clock.
+    TooFarAhead { now: OffsetDateTime },
 }
 
 /// What a check without storing found.
 #[must_use]
 #[derive(Debug)]
 pub enum Check {
-    /// It would be stored, and expire then.
-    WouldAccept { now: OffsetDateTime, expires_at: OffsetDateTime },
+    /// It would be stored, start then where that is not at once, and expire then.
+    WouldAccept { now: OffsetDateTime, scheduled_at: Option<OffsetDateTime>, expires_at: OffsetDateTime },
     /// As for [`Acceptance`].
     Otherwise(Acceptance),
 }

@@ -110,6 +110,7 @@ pub(crate) struct BroadcastRow {
     pub replay_of: Option<BroadcastId>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
+    pub scheduled_at: Option<OffsetDateTime>,
     pub settled_at: Option<OffsetDateTime>,
     pub request_hash: Vec<u8>,
 }
@@ -134,6 +135,7 @@ impl BroadcastRow {
             paused: self.paused,
             created_at: self.created_at,
             expires_at: self.expires_at,
+            scheduled_at: self.scheduled_at,
             settled_at: self.settled_at,
             counts,
         }

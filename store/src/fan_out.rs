@@ -33,6 +33,10 @@ impl Store {
         let mut step = bounded("fan-out", self.one_page(&mut picked)).await;
         if step.as_ref().is_err_and(is_missing_partition) {
             self.ensure_partitions().await?;
+            if let Some(id) = picked {
+                // One that was scheduled is of a day long past.
+                self.ensure_partition_of(id).await?;
+            }
             step = bounded("fan-out", self.one_page(&mut picked)).await;
         }
         match (step, picked) {

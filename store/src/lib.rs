@@ -34,6 +34,7 @@ mod range;
 mod replay;
 mod restore;
 mod retention;
+mod schedule;
 mod shards;
 mod subscription;
 mod sweep;
@@ -73,6 +74,7 @@ pub use retention::{
     DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
     PartitionState, Purged, RetentionTurn, Step,
 };
+pub use schedule::{Rescheduled, Started};
 pub use shards::{MAX_SHARDS, SetShards};
 pub use subscription::{BadSubscription, Subscription};
 pub use sweep::{SweepLane, Swept};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
+use crate::ids::BroadcastId;
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
 
@@ -70,6 +71,20 @@ impl Store {
         )
         .fetch_one(&self.pool);
         bounded("making partitions", async { Ok(made.await?) }).await
+    }
+
+    /// Makes the delivery partition of a broadcast's day, where it is missing.
+    pub(crate) async fn ensure_partition_of(&self, id: BroadcastId) -> Result<()> {
+        let made = sqlx::query_scalar!(
+            "SELECT ensure_delivery_partition((timestamp '2025-01-01' + ($1::bigint >> 20) * interval '1 millisecond')::date)",
+            id.0
+        )
+        .fetch_one(&self.pool);
+        bounded("making a partition", async {
+            made.await?;
+            Ok(())
+        })
+        .await
     }
 
     async fn applied_migrations(&self) -> Result<usize> {

@@ -12,15 +12,17 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::status::follow;
 use crate::times::{parse_span, parse_time};
-use crate::view::{BroadcastView, SentView, audience, broadcast_details};
+use crate::view::{BroadcastView, SentView, audience, broadcast_details, broadcast_state};
 use crate::words;
 
 mod audience_args;
 mod create;
 mod file;
+pub mod start_args;
 
 use audience_args::AudienceArgs;
 use create::create;
+use start_args::StartArgs;
 
 /// One of these says whom it is for.
 const SOURCES: [&str; 6] = ["file", "to_everyone", "topics", "users", "users_file", "devices"];
@@ -55,7 +57,10 @@ pub struct Args {
     #[arg(long)]
     key: Option<String>,
 
-    /// How long it is worth sending, such as 1h30m [default: 24h]
+    #[command(flatten)]
+    start: StartArgs,
+
+    /// How long it is worth sending from its start, such as 1h30m [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = parse_span, conflicts_with = "expires_at")]
     ttl: Option<Duration>,
 
@@ -130,6 +135,7 @@ fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
     } else if let Some(time) = args.expires_at {
         request.expiry = Some(Expiry::ExpireTime(time));
     }
+    request.schedule_time = args.start.time().or(request.schedule_time);
     request.validate_only |= args.validate_only;
     Ok(request)
 }
@@ -164,7 +170,7 @@ fn print(
         output.note("this key was accepted before, with the same content: here is that broadcast, nothing is sent twice");
     }
     let audience = audience(broadcast.audience.as_ref());
-    let state = words::word::<v1::BroadcastState>(broadcast.state).replace('_', " ");
+    let state = broadcast_state(broadcast).replace('_', " ");
     output.data(&format!("broadcast {} for {audience} is {state}\n", broadcast.id))
 }
 
@@ -215,6 +221,17 @@ mod tests {
         assert_eq!(request.expiry, Some(Expiry::Ttl(prost_types::Duration { seconds: 3600, nanos: 0 })));
         let topics = v1::TopicAudience { topics: vec!["a".into(), "b".into()] };
         assert_eq!(request.audience, Some(v1::Audience { kind: Some(v1::audience::Kind::Topics(topics)) }));
+    }
+
+    #[test]
+    fn a_start_is_a_moment_or_so_far_ahead() {
+        let start = |line: &[&str]| parsed(line).expect("a good line").schedule_time;
+        assert_eq!(start(&["--to-everyone"]), None);
+        let at = start(&["--to-everyone", "--at", "2026-11-29T18:00:00+09:00"]).expect("a time");
+        assert_eq!(at.seconds, 1_795_942_800);
+        let before = time::OffsetDateTime::now_utc().unix_timestamp();
+        let later = start(&["--to-everyone", "--in", "2h"]).expect("a time").seconds;
+        assert!((before + 7_200..before + 7_260).contains(&later), "{later}");
     }
 
     #[test]
@@ -274,6 +291,7 @@ mod tests {
             &["--user", "u", "--device", "1"],
             &["--to-everyone", "--ttl", "1h", "--expires-at", "2026-11-29T00:00:00Z"],
             &["--to-everyone", "--validate-only", "--watch"],
+            &["--to-everyone", "--at", "2026-11-29T00:00:00Z", "--in", "1h"],
         ] {
             parsed(line).expect_err(&line.join(" "));
         }

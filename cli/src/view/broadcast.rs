@@ -27,6 +27,7 @@ pub struct BroadcastView<'a> {
     audience: AudienceView<'a>,
     expire_time: Option<String>,
     create_time: Option<String>,
+    schedule_time: Option<String>,
     settle_time: Option<String>,
     counts: CountsView,
     idempotency_key: &'a str,
@@ -85,6 +86,7 @@ impl<'a> From<&'a v1::Broadcast> for BroadcastView<'a> {
             audience: audience_view(broadcast.audience.as_ref()),
             expire_time: time(broadcast.expire_time.as_ref()),
             create_time: time(broadcast.create_time.as_ref()),
+            schedule_time: time(broadcast.schedule_time.as_ref()),
             settle_time: time(broadcast.settle_time.as_ref()),
             counts: CountsView::from(broadcast.counts.unwrap_or_default()),
             idempotency_key: &broadcast.idempotency_key,
@@ -166,8 +168,12 @@ pub fn broadcast_row(broadcast: &v1::Broadcast) -> Vec<String> {
     ]
 }
 
-fn state(broadcast: &v1::Broadcast) -> String {
-    let state = word::<v1::BroadcastState>(broadcast.state);
+/// Its state in words, and when one starts that has not.
+pub fn state(broadcast: &v1::Broadcast) -> String {
+    let mut state = word::<v1::BroadcastState>(broadcast.state);
+    if broadcast.state() == v1::BroadcastState::Scheduled {
+        state = format!("{state} for {}", to_the_second(broadcast.schedule_time.as_ref()));
+    }
     if broadcast.paused { format!("{state} (paused)") } else { state }
 }
 
@@ -189,6 +195,7 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     rows.extend(broadcast.data.iter().map(|(key, value)| ("data", format!("{key}={value}"))));
     rows.extend([
         ("created", stored(to_the_second(broadcast.create_time.as_ref()))),
+        ("starts", to_the_second(broadcast.schedule_time.as_ref())),
         ("expires", to_the_second(broadcast.expire_time.as_ref())),
         ("settled", to_the_second(broadcast.settle_time.as_ref())),
         ("key", stored(broadcast.idempotency_key.clone())),

@@ -9,7 +9,10 @@ mod device;
 mod provider;
 mod status;
 
-pub use broadcast::{BroadcastView, SentView, audience, broadcast_columns, broadcast_details, broadcast_row};
+pub use broadcast::{
+    BroadcastView, SentView, audience, broadcast_columns, broadcast_details, broadcast_row,
+    state as broadcast_state,
+};
 pub use delivery::{
     DeadLetterView, DeliveryView, dead_letter_columns, dead_letter_row, delivery_columns, delivery_row,
 };

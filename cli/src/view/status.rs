@@ -21,6 +21,7 @@ pub struct StatusView<'a> {
     rate_per_second: f64,
     eta: Option<String>,
     read_time: Option<String>,
+    schedule_time: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,6 +51,7 @@ impl<'a> From<&'a v1::BroadcastStatus> for StatusView<'a> {
             rate_per_second: status.rate_per_second,
             eta: status.eta.map(|eta| format!("{}s", seconds(&eta))),
             read_time: time(status.read_time.as_ref()),
+            schedule_time: time(status.schedule_time.as_ref()),
         }
     }
 }
@@ -146,7 +148,10 @@ fn pace(status: &v1::BroadcastStatus) -> String {
 }
 
 fn state_in_words(status: &v1::BroadcastStatus) -> String {
-    let state = word::<v1::BroadcastState>(status.state).replace('_', " ");
+    let mut state = word::<v1::BroadcastState>(status.state).replace('_', " ");
+    if status.state() == v1::BroadcastState::Scheduled {
+        let _ = write!(state, " for {}", to_the_second(status.schedule_time.as_ref()));
+    }
     if status.paused { format!("{state}, paused") } else { state }
 }
 
@@ -205,6 +210,7 @@ mod tests {
     fn a_line_of_progress_has_rate_time_left_and_what_went_wrong() {
         assert_eq!(
             progress_text(&delivering()),
+            schedule_time: None,
             "fanning out, paused, 12,345/s, 4s left, 12 retrying, 3 dead, push parked (503)"
         );
     }

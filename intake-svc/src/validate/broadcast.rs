@@ -5,11 +5,13 @@ use std::time::Duration;
 use bongsu_ops::api::{Violations, from_timestamp};
 use bongsu_proto::v1::audience::Kind;
 use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
+use bongsu_proto::v1::reschedule_broadcast_request::Start;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
     Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, Message,
     NewBroadcast, Priority,
 };
+use time::OffsetDateTime;
 
 use super::text;
 use crate::{convert, hash};
@@ -32,6 +34,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
     let priority = priority(request.priority, v);
     let guarantee = guarantee(request.guarantee, v);
     let expiry = expiry(request.expiry.as_ref(), v);
+    let schedule = schedule(request.schedule_time.as_ref(), v);
     let audience = audience(request.audience.and_then(|audience| audience.kind), v);
     let message = Message { title: request.title, body: request.body, data: request.data };
     check_message(&message, v);
@@ -44,6 +47,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
             priority,
             guarantee,
             expiry,
+            schedule,
             request_hash,
         }),
         _ => Err(violations),
@@ -112,6 +116,34 @@ fn guarantee(sent: i32, v: &mut Violations) -> Guarantee {
             Guarantee::AtLeastOnce
         }
     }
+}
+
+/// The form of the start. Whether it is too far ahead, or past, is for the database's clock to say.
+fn schedule(sent: Option<&prost_types::Timestamp>, v: &mut Violations) -> Option<OffsetDateTime> {
+    let moment = from_timestamp(sent?);
+    if moment.is_none() {
+        v.add("schedule_time", "is no moment of the years 1 to 9999");
+    }
+    moment
+}
+
+/// When to start anew: `None` is at once, which has to be asked for.
+pub(crate) fn new_start(sent: Option<Start>) -> Result<Option<OffsetDateTime>, Violations> {
+    let mut violations = Violations::default();
+    let start = match sent {
+        Some(Start::ScheduleTime(moment)) => schedule(Some(&moment), &mut violations),
+        Some(Start::Now(true)) => None,
+        Some(Start::Now(false)) => {
+            violations.add("now", "is false; give true to start at once, or a schedule_time");
+            None
+        }
+        None => {
+            violations
+                .add("schedule_time", "is missing; give a time to start at, or now = true to start at once");
+            None
+        }
+    };
+    if violations.is_empty() { Ok(start) } else { Err(violations) }
 }
 
 /// The form of the expiry. Whether a moment is within the range is for the database's clock to say.

@@ -6,7 +6,7 @@ mod device;
 mod fit;
 mod text;
 
-pub(crate) use broadcast::{list_states, new_broadcast};
+pub(crate) use broadcast::{list_states, new_broadcast, new_start};
 pub(crate) use device::{
     device_ids, list_filter, provider_token, registration, restore_filter, stored_token, user_id,
 };

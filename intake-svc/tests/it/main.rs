@@ -4,4 +4,5 @@ mod broadcasts;
 mod devices;
 mod harness;
 mod hygiene;
+mod scheduling;
 mod service;

@@ -1,6 +1,7 @@
 //! Promises 3 and 7: what a killed process was doing is done by another, at least once, and the duplicates are bounded by
 //! what was in flight or unrecorded.
 
+use bongsu_proto::v1::CreateBroadcastRequest;
 use rustix::process::Signal;
 
 use crate::processes::{Processes, metric, sender};
@@ -97,6 +98,39 @@ async fn a_sender_that_stops_beyond_its_lease_is_replaced_and_its_late_outcomes_
     assert_eq!(stats.accepted, 2_000);
     assert!(stats.duplicates <= 100, "at most --unrecorded: {}", stats.duplicates);
     world.stack.stop(vec![frozen, survivor]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduled_broadcast_outlives_the_intakes_that_are_killed_before_and_at_its_start_and_starts_once()
+{
+    let mut world = Processes::start(&[]).await;
+    let sender = world.stack.spawn_sender(sender(&[])).await.unwrap();
+    world.import_good(2_000).await;
+    let at = std::time::SystemTime::now() + std::time::Duration::from_secs(4);
+    let schedule_time = Some(prost_types::Timestamp::from(at));
+    let request = CreateBroadcastRequest { schedule_time, ..to_everyone("k") };
+    let id = bongsu_store::BroadcastId(world.create(request).await);
+    world.stack.intake.kill9().await.unwrap();
+    let store = bongsu_store::Store::new(world.stack.database_url(), 2, "test").unwrap();
+    let state = async || store.broadcast(id).await.unwrap().unwrap().state;
+    until("its time has passed", async || std::time::SystemTime::now() > at).await;
+    assert_eq!(state().await, bongsu_store::BroadcastState::Scheduled, "nobody was there to start it");
+    assert_eq!(world.stats().await.calls, 0);
+    // One is killed as soon as it has started it; two others go on, at the same time.
+    let mut starts = world.stack.spawn_intake().await.unwrap();
+    until("it is started", async || state().await != bongsu_store::BroadcastState::Scheduled).await;
+    starts.kill9().await.unwrap();
+    let mut rest = vec![sender];
+    for _ in 0..2 {
+        rest.push(world.stack.spawn_intake().await.unwrap());
+    }
+    until("completed", async || state().await == bongsu_store::BroadcastState::Completed).await;
+    let counts = store.broadcast(id).await.unwrap().unwrap().counts;
+    assert_eq!((counts.total, counts.sent), (2_000, 2_000));
+    let stats = world.stats().await;
+    assert_eq!((stats.calls, stats.accepted, stats.duplicates), (2_000, 2_000, 0));
+    assert!(store.broken_invariants().await.unwrap().is_empty());
+    world.stack.stop(rest).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

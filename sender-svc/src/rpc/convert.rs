@@ -21,6 +21,7 @@ pub fn status(status: &Status, rate_per_second: f64, eta: Option<Duration>) -> v
         eta: eta.and_then(|eta| eta.try_into().ok()),
         read_time: Some(to_timestamp(status.read_at)),
         paused: status.paused,
+        schedule_time: status.scheduled_at.map(to_timestamp),
     }
 }
 
@@ -54,6 +55,7 @@ fn counts(c: &Counts) -> v1::DeliveryCounts {
 
 fn broadcast_state(state: BroadcastState) -> v1::BroadcastState {
     match state {
+        BroadcastState::Scheduled => v1::BroadcastState::Scheduled,
         BroadcastState::Accepted => v1::BroadcastState::Accepted,
         BroadcastState::FanningOut => v1::BroadcastState::FanningOut,
         BroadcastState::Delivering => v1::BroadcastState::Delivering,

@@ -47,8 +47,8 @@ impl Deliveries {
             Replay::Accepted(Acceptance::KeyReused(existing)) => {
                 return Err(status::replay_id_reused(&new.replay_id, existing));
             }
-            // The expiry of a replay is counted by the database, from a length that was checked here.
-            Replay::Accepted(Acceptance::ExpiryOutOfRange { .. }) => {
+            // The expiry of a replay is counted by the database, from a length that was checked here, and it starts at once.
+            Replay::Accepted(Acceptance::ExpiryOutOfRange { .. } | Acceptance::TooFarAhead { .. }) => {
                 return Err(status::invalid(&Violations::one("ttl", "is out of range")));
             }
         };

@@ -27,7 +27,7 @@ impl Store {
     pub async fn accept(&self, new: &NewBroadcast) -> Result<Acceptance> {
         // Looked for first, since a reader waits for nobody: the insert would wait for a page of this very broadcast's
         // fan-out to commit. What stores short lists looks for itself.
-        if !new.audience.is_short_list()
+        if !new.is_short_list()
             && let Some(found) = self.accepted(new).await?
         {
             return Ok(found);
@@ -45,7 +45,13 @@ impl Store {
         // Somebody was faster. A second statement, with a snapshot of its own: the winner is visible now.
         match self.accepted(new).await? {
             Some(found) => Ok(found),
-            None => Ok(Acceptance::ExpiryOutOfRange { now: self.now().await? }),
+            None => {
+                let now = self.now().await?;
+                Ok(times(new, now).err().unwrap_or(Acceptance::ExpiryOutOfRange {
+                    start: new.schedule.map_or(now, |at| at.max(now)),
+                    scheduled: new.schedule.is_some_and(|at| at > now),
+                }))
+            }
         }
     }
 
@@ -60,20 +66,15 @@ impl Store {
             return Ok(Check::Otherwise(found));
         }
         let now = self.now().await?;
-        let expires_at = match new.expiry {
-            Expiry::After(ttl) => now + ttl,
-            Expiry::At(moment) => moment,
-        };
-        let (least, most) = EXPIRY_RANGE;
-        if expires_at < now + least || expires_at > now + most {
-            return Ok(Check::Otherwise(Acceptance::ExpiryOutOfRange { now }));
-        }
-        Ok(Check::WouldAccept { now, expires_at })
+        Ok(match times(new, now) {
+            Ok((scheduled_at, expires_at)) => Check::WouldAccept { now, scheduled_at, expires_at },
+            Err(refused) => Check::Otherwise(refused),
+        })
     }
 
-    /// None where the key stands already, or the expiry is out of range.
+    /// None where the key stands already, or start or expiry are out of range.
     async fn insert(&self, new: &NewBroadcast) -> Result<Option<Broadcast>> {
-        if new.audience.is_short_list() {
+        if new.is_short_list() {
             return self.insert_short(new).await;
         }
         let row = if new.audience.listed() == 0 {
@@ -117,6 +118,27 @@ impl Store {
     }
 }
 
+/// When it would start, where not at once, and expire; or why it cannot.
+fn times(
+    new: &NewBroadcast,
+    now: OffsetDateTime,
+) -> Result<(Option<OffsetDateTime>, OffsetDateTime), Acceptance> {
+    let scheduled_at = new.schedule.filter(|at| *at > now);
+    let start = scheduled_at.unwrap_or(now);
+    if start > now + MOST_AHEAD {
+        return Err(Acceptance::TooFarAhead { now });
+    }
+    let (least, most) = EXPIRY_RANGE;
+    let expires_at = match new.expiry {
+        Expiry::After(ttl) => start + ttl,
+        Expiry::At(moment) => moment,
+    };
+    if expires_at < start + least || expires_at > start + most {
+        return Err(Acceptance::ExpiryOutOfRange { start, scheduled: scheduled_at.is_some() });
+    }
+    Ok((scheduled_at, expires_at))
+}
+
 async fn insert_broadcast(tx: &mut PgConnection, new: &NewBroadcast) -> Result<Option<BroadcastRow>> {
     let (kind, topics): (_, &[String]) = match &new.audience {
         Audience::Everyone => (AudienceKind::Everyone, &[]),
@@ -144,10 +166,11 @@ async fn insert_broadcast(tx: &mut PgConnection, new: &NewBroadcast) -> Result<O
         moment,
         topics,
         i32::try_from(new.audience.listed()).unwrap_or(i32::MAX),
-        BroadcastState::Accepted as _,
+        new.schedule,
         least.as_secs_f64(),
         most.as_secs_f64(),
         new.guarantee as _,
+        MOST_AHEAD.as_secs_f64(),
     )
     .fetch_optional(tx)
     .await?)

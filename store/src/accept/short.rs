@@ -51,10 +51,11 @@ pub(super) struct Stored {
     pub deliveries: i64,
 }
 
-impl Audience {
+impl NewBroadcast {
     /// Whether it is fanned out as it is accepted.
     pub(super) fn is_short_list(&self) -> bool {
-        (1..=SHORT).contains(&self.listed())
+        // Whose start is to come has an audience only then.
+        self.schedule.is_none() && (1..=SHORT).contains(&self.audience.listed())
     }
 }
 
@@ -260,6 +261,7 @@ impl Stored {
             paused: false,
             created_at: self.created_at,
             expires_at: self.expires_at,
+            scheduled_at: None,
             settled_at: None,
             counts: Counts { total: self.deliveries, ..Counts::default() },
         }
@@ -279,6 +281,7 @@ mod tests {
             priority: Priority::Normal,
             guarantee: Guarantee::AtLeastOnce,
             expiry: Expiry::After(DEFAULT_TTL),
+            schedule: None,
             request_hash: [0; 32],
         };
         Waiting { new, tell: oneshot::channel().0 }

@@ -15,6 +15,7 @@ mod plans;
 mod queue;
 mod replaying;
 mod retention;
+mod scheduling;
 mod sharding;
 mod stage;
 mod takeover;

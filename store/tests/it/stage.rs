@@ -69,6 +69,7 @@ pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
         priority: Priority::Normal,
         guarantee: Guarantee::AtLeastOnce,
         expiry: Expiry::After(HOUR),
+        schedule: None,
         request_hash: [7; 32],
     }
 }

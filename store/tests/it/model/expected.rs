@@ -32,6 +32,8 @@ impl Delivery {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Broadcast {
     pub at_most_once: bool,
+    /// It waits for its time.
+    pub scheduled: bool,
     pub paused: bool,
     pub cancelled: bool,
     pub expired: bool,

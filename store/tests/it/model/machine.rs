@@ -17,14 +17,14 @@ use crate::stage::{HOUR, LEASE, Sender, new_broadcast, stage_on};
 /// Devices that exist.
 const DEVICES: usize = 8;
 
-type Check = Result<(), String>;
+pub(super) type Check = Result<(), String>;
 
 pub struct Machine {
-    store: Store,
-    model: Model,
+    pub(super) store: Store,
+    pub(super) model: Model,
     senders: Vec<Hand>,
     devices: Vec<DeviceId>,
-    made: usize,
+    pub(super) made: usize,
     /// At most once: attempts that somebody was allowed to call.
     called: BTreeMap<(BroadcastId, DeviceId, i32), (usize, i64)>,
 }
@@ -65,6 +65,8 @@ impl Machine {
     pub async fn step(&mut self, step: &Step) -> Check {
         match step {
             Step::Accept { at_most_once, devices } => self.accept(*at_most_once, *devices).await,
+            Step::Schedule { at_most_once } => self.schedule(*at_most_once).await,
+            Step::Start => self.start().await,
             Step::FanOut => self.fan_out().await.map(|_| ()),
             Step::Claim { sender } => self.claim(*sender).await,
             Step::Mark { sender, batch, deliveries } => self.mark(*sender, *batch, *deliveries).await,
@@ -127,6 +129,7 @@ impl Machine {
         for n in 0..all.len() {
             self.pause(n, false).await?;
         }
+        self.start().await?;
         for _ in 0..40 {
             while self.fan_out().await? {}
             self.retries_due().await?;
@@ -186,6 +189,9 @@ impl Machine {
         let FanOut::Page { broadcast, .. } = self.store.fan_out_page().await.unwrap() else {
             return Ok(false);
         };
+        if self.model.broadcasts[&broadcast].scheduled {
+            return Err(format!("{broadcast} is fanned out before its time"));
+        }
         self.learn(broadcast).await;
         self.note_final().await;
         let replay_of = match self.store.broadcast(broadcast).await.unwrap().unwrap().audience {
@@ -205,7 +211,7 @@ impl Machine {
         Ok(true)
     }
 
-    async fn note_final(&mut self) {
+    pub(super) async fn note_final(&mut self) {
         for (id, broadcast) in &mut self.model.broadcasts {
             broadcast.is_final = self.store.status(*id).await.unwrap().unwrap().state.is_final();
         }
@@ -430,7 +436,7 @@ impl Machine {
         let outcome = self.store.cancel_broadcast(id).await.unwrap();
         if matches!(outcome, Controlled::Done(_)) {
             let model = self.model.broadcasts.get_mut(&id).expect("known");
-            (model.cancelled, model.paused) = (true, false);
+            (model.cancelled, model.paused, model.scheduled) = (true, false, false);
         }
         self.note_final().await;
         Ok(())
@@ -439,7 +445,8 @@ impl Machine {
     async fn expire(&mut self, n: usize) -> Check {
         let Some(id) = self.broadcast(n) else { return Ok(()) };
         sqlx::query(
-            "UPDATE broadcast SET created_at = created_at - interval '9 days', expires_at = now() WHERE id = $1",
+            "UPDATE broadcast SET created_at = created_at - interval '9 days', expires_at = now(), \
+             scheduled_at = CASE WHEN scheduled_at IS NOT NULL THEN created_at - interval '8 days' END WHERE id = $1",
         )
         .bind(id.0)
         .execute(self.store.test_pool())
@@ -511,6 +518,6 @@ fn unconfirmed() -> Verdict {
     Verdict::Unconfirmed { code: "timeout".into(), detail: String::new() }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Check {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Check {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
 }

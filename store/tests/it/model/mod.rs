@@ -1,11 +1,12 @@
 //! The queue against a model: whatever several senders, operators and clocks do in whatever order, the store records what the
 //! model says, the invariants hold after each step, and in the end every delivery has its final state.
 //!
-//! * [`model`](self::expected) is what should be, [`machine`] does each step to both and compares
+//! * [`model`](self::expected) is what should be, [`machine`] does each step to both and compares, with [`schedule`] for what starts later
 //! * more cases: `PROPTEST_CASES=1000 cargo test -p bongsu-store --test it model`
 
 mod expected;
 mod machine;
+mod schedule;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
@@ -19,6 +20,12 @@ pub enum Step {
         at_most_once: bool,
         devices: usize,
     },
+    /// Accepts one that starts later.
+    Schedule {
+        at_most_once: bool,
+    },
+    /// The time of all that are scheduled comes.
+    Start,
     FanOut,
     Claim {
         sender: usize,
@@ -92,6 +99,8 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         4 => (any::<bool>(), 1..6_usize).prop_map(|(at_most_once, devices)| Step::Accept { at_most_once, devices }),
+        1 => any::<bool>().prop_map(|at_most_once| Step::Schedule { at_most_once }),
+        1 => Just(Step::Start),
         4 => Just(Step::FanOut),
         8 => sender.clone().prop_map(|sender| Step::Claim { sender }),
         4 => (sender.clone(), nth.clone(), 1..4_usize)

@@ -16,9 +16,10 @@ BEGIN
     FROM generate_series(1, devices / 100) AS n;
 
     INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
-                           created_at, expires_at, settled_at)
+                           created_at, expires_at, settled_at, scheduled_at, fan_out_page_at)
+    -- Every other one had been scheduled.
     SELECT past(100 + n), 'test', 'final-' || n, '', 'title', 'body', '{}', 'normal', 'everyone', 'completed',
-           '2025-02-01', '2100-01-01', '2025-02-02'
+           '2025-02-01', '2100-01-01', '2025-02-02', CASE n % 2 WHEN 0 THEN timestamptz '2025-02-01' END, '2025-02-01'
     FROM generate_series(1, 200 * broadcasts) AS n;
     INSERT INTO broadcast_tally SELECT past(100 + n), 1, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(1, 200 * broadcasts) AS n;
 

@@ -21,7 +21,7 @@ const ROWS_OF_A_SCAN: u64 = 1_500;
 
 /// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
 /// `batch_leased`, `broadcast_open` and `broadcast_fan_out` hold only what is being worked on.
-const BOUNDS: [(&str, &[&str]); 27] = [
+const BOUNDS: [(&str, &[&str]); 28] = [
     ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
     ("batch_pkey", &["id", "shard"]),
     ("batch_ready", &["shard", "provider_id", "rank"]),
@@ -47,6 +47,7 @@ const BOUNDS: [(&str, &[&str]); 27] = [
     ("broadcast_audience_pkey", &["broadcast_id", "ordinal"]),
     ("broadcast_open", &[]),
     ("broadcast_fan_out", &[]),
+    ("broadcast_due", &["scheduled_at"]),
     ("provider_", &[]),
     ("sender_", &[]),
 ];

@@ -97,6 +97,8 @@ pub const STATEMENTS: &[Statement] = statements! {
     // client, idempotency key
     Pool "broadcast_by_key"   ("'test', 'work-' || at_work()") 1,
     Pool "fan_out_pick"       ("") 1,
+    // broadcasts at most
+    Pool "broadcast_start"    ("100") 1,
     // broadcast, kind, shard, provider, cursor, until, topics, devices at most
     Pool "fan_out_bound" of "everyone"     ("fanning_out(), 'everyone', 0, 1, 5000, 1000000, '{}', 1000") 1,
     Pool "fan_out_bound" of "topics"       ("fanning_out(), 'topics', 0, 1, 5000, 1000000, '{news, sports}', 500") 1,

@@ -29,6 +29,12 @@ INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body
                        expires_at, replay_of, origin_id)
 VALUES (fanning_out(), 'test', 'fanning out', '', '', '', '{}', 'normal', 'dead_letters', 'fanning_out', '2025-02-01',
         '2100-01-01', final(), final());
+-- One whose time has come, and one whose time has not.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, created_at,
+                       scheduled_at, expires_at)
+SELECT scheduled() + n, 'test', 'scheduled ' || n, '', '', '', '{}', 'normal', 'everyone', 'scheduled', '2025-02-12',
+       CASE n WHEN 0 THEN now() - interval '1 second' ELSE timestamptz '2099-01-01' END, '2100-01-01'
+FROM generate_series(0, 1) AS n;
 INSERT INTO broadcast_audience (broadcast_id, ordinal, user_ids, device_ids)
 SELECT fanning_out(), 1, array_agg('user-' || n), NULL FROM generate_series(3001, 3200) AS n
 UNION ALL
