@@ -78,7 +78,7 @@ enum Command {
     /// Devices: list, get, register, import, restore, consent, topics
     #[command(subcommand)]
     Devices(devices::Command),
-    /// Providers: list, and take up again one that is parked
+    /// Providers: list, park by hand, and take up again one that is parked
     #[command(subcommand)]
     Providers(providers::Command),
     /// Deliveries that were given up: list, replay

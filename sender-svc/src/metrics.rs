@@ -15,7 +15,7 @@ use crate::engine::line::Line;
 use crate::provider::Answer;
 
 /// Calls of the API that are counted: path and label.
-const METHODS: [(&str, &str); 7] = [
+const METHODS: [(&str, &str); 8] = [
     ("/bongsu.v1.DeliveryService/StreamStatus", "StreamStatus"),
     ("/bongsu.v1.DeliveryService/GetStatus", "GetStatus"),
     ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
@@ -23,6 +23,7 @@ const METHODS: [(&str, &str); 7] = [
     ("/bongsu.v1.DeliveryService/ReplayDeadLetters", "ReplayDeadLetters"),
     ("/bongsu.v1.ProviderService/ListProviders", "ListProviders"),
     ("/bongsu.v1.ProviderService/UnparkProvider", "UnparkProvider"),
+    ("/bongsu.v1.ProviderService/ParkProvider", "ParkProvider"),
 ];
 
 /// How calls of the API are measured.

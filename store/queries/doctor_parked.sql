@@ -3,4 +3,5 @@ SELECT 'provider ' || name AS "subject!",
        || parked_detail AS "detail!"
 FROM provider
 WHERE parked_since IS NOT NULL AND doubted_since IS DISTINCT FROM parked_since
+  AND parked_by_hand_since IS DISTINCT FROM parked_since
 ORDER BY name

@@ -4,7 +4,7 @@ WITH found AS (
 ), unparked AS (
     UPDATE provider p
     SET parked_since = NULL, parked_code = NULL, parked_detail = NULL, probe_at = NULL, probes_failed = 0, resumed_at = now(),
-        doubted_since = NULL
+        doubted_since = NULL, parked_by_hand_since = NULL
     FROM found
     WHERE p.id = found.id AND found.parked
 )

@@ -108,6 +108,14 @@ impl Store {
         check!(
             findings,
             connection,
+            "parked_by_hand",
+            "queries/doctor_parked_by_hand.sql",
+            Attention,
+            "nobody calls it, and its deliveries wait until they expire; `bongsu providers unpark` takes it up again"
+        );
+        check!(
+            findings,
+            connection,
             "doubted",
             "queries/doctor_doubted.sql",
             Attention,

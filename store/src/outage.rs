@@ -11,6 +11,8 @@ use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 /// The code of a provider that is parked because it called so many tokens gone.
 const MASS_INVALIDATION: &str = "mass_invalidation";
+/// The code of a provider that an operator has parked.
+const BY_HAND: &str = "by_hand";
 
 /// The right to try, for a while and alone, whether a parked provider works again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,18 @@ impl Store {
                 .execute(&self.pool)
                 .await?;
             Ok(unparked.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// An operator parks a provider: until an operator unparks it, whatever it would answer. False where there is none.
+    pub async fn park_by_hand(&self, name: &str, reason: &str) -> Result<bool> {
+        let reason = printable(reason, DETAIL_BYTES);
+        bounded("park", async {
+            let parked = sqlx::query_file_scalar!("queries/provider_park_by_hand.sql", name, BY_HAND, reason)
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(parked.is_some())
         })
         .await
     }

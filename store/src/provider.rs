@@ -79,6 +79,8 @@ pub struct ProviderInfo {
     pub probes_failed: i32,
     /// Parked because it called so many tokens gone that it is not believed.
     pub doubted: bool,
+    /// Parked by an operator, until an operator unparks it.
+    pub by_hand: bool,
 }
 
 impl Store {

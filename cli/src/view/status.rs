@@ -124,11 +124,18 @@ pub fn progress_text(status: &v1::BroadcastStatus) -> String {
     text
 }
 
-/// What is wrong with a provider that fails as a whole; empty where nothing is.
+/// What is wrong with a provider that is parked; empty where it is not.
 fn parked(provider: &v1::ProviderStatus) -> String {
     let since = to_the_second(provider.parked_since.as_ref());
     if since.is_empty() {
         return String::new();
+    }
+    if provider.parked_code == "by_hand" {
+        let name = &provider.provider;
+        return format!(
+            "{name} is parked by hand since {since}: its deliveries wait until somebody unparks it \
+             (bongsu providers unpark {name})\n"
+        );
     }
     format!(
         "{} fails ({}) since {since}: its deliveries wait, without using up attempts, until it works again\n",
@@ -203,6 +210,7 @@ mod tests {
             eta: Some(prost_types::Duration { seconds: 3, nanos: 500_000_000 }),
             read_time: None,
             paused: true,
+            schedule_time: None,
         }
     }
 
@@ -210,7 +218,6 @@ mod tests {
     fn a_line_of_progress_has_rate_time_left_and_what_went_wrong() {
         assert_eq!(
             progress_text(&delivering()),
-            schedule_time: None,
             "fanning out, paused, 12,345/s, 4s left, 12 retrying, 3 dead, push parked (503)"
         );
     }
@@ -229,6 +236,23 @@ push asked to slow down: no calls until 2027-01-15T08:00:00Z
 push fails (503) since 2027-01-15T08:00:00Z: its deliveries wait, without using up attempts, until it works again
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_provider_that_is_parked_by_hand_is_not_said_to_fail() {
+        let mut status = delivering();
+        status.providers[0].parked_code = "by_hand".into();
+        let text = status_text(&status);
+        assert!(text.contains("push is parked by hand since 2027-01-15T08:00:00Z"), "{text}");
+        assert!(text.contains("bongsu providers unpark push") && !text.contains("fails"), "{text}");
+    }
+
+    #[test]
+    fn what_is_to_start_later_says_when() {
+        let at = Some(prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 });
+        let state = v1::BroadcastState::Scheduled.into();
+        let status = v1::BroadcastStatus { state, schedule_time: at, ..Default::default() };
+        assert_eq!(progress_text(&status), "scheduled for 2027-01-15T08:00:00Z");
     }
 
     #[test]

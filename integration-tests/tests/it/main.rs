@@ -30,6 +30,7 @@ mod one_delivery;
 mod outage;
 mod overtaking;
 mod pacing;
+mod parked_by_hand;
 mod provider_connections;
 mod provider_faults;
 mod replay;

@@ -62,6 +62,71 @@ async fn an_answer_that_comes_after_its_outage_changes_nothing_of_the_next_one()
 }
 
 #[tokio::test]
+async fn a_provider_that_is_parked_by_hand_is_never_probed_and_only_a_hand_takes_it_up_again() {
+    let (store, provider) = stage(1_500).await;
+    fanned_out(&store, "k").await;
+    let sender = Sender::new(&store, provider);
+    store.park_provider(provider, "503", "busy").await.unwrap();
+    probe_is_due(&store).await;
+    let late = store.take_probe(provider, PATIENCE).await.unwrap().unwrap();
+    assert!(!store.park_by_hand("nobody", "maintenance").await.unwrap());
+    let parked = async || store.list_providers().await.unwrap().swap_remove(0);
+    let mut since = parked().await.parked_since;
+    for reason in ["maintenance", "until Monday"] {
+        assert!(store.park_by_hand("push", reason).await.unwrap());
+        let now = parked().await;
+        assert!(now.by_hand && now.parked_code.as_deref() == Some("by_hand"), "{now:?}");
+        assert_eq!(now.parked_detail.as_deref(), Some(reason));
+        assert_ne!((reason, now.parked_since), ("maintenance", since), "it begins anew");
+        assert!(reason == "maintenance" || now.parked_since == since, "and stays so since then");
+        since = now.parked_since;
+    }
+    // The probe that was under way, the failures of calls that were, and a mass of tokens called gone change nothing.
+    assert!(!store.unpark_provider(late).await.unwrap());
+    store.probe_failed(late, "500", "late", Duration::ZERO).await.unwrap();
+    store.postpone_probe(late).await.unwrap();
+    assert!(!store.park_provider(provider, "503", "busy").await.unwrap());
+    assert!(!store.doubt_provider(provider, "so many").await.unwrap());
+    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_none());
+    let signals = store.control_lane(sender.id).signals(&[provider]).await.unwrap()[0];
+    assert!(signals.parked && !signals.probe_due, "{signals:?}");
+    assert!(sender.claim().await.is_empty());
+    assert_eq!((parked().await.parked_since, parked().await.by_hand), (since, true));
+    let found = store.conditions(0).await.unwrap();
+    assert!(
+        found.iter().any(|f| f.check == "parked_by_hand" && f.detail.ends_with("until Monday")),
+        "{found:?}"
+    );
+    assert!(found.iter().all(|f| f.check != "parked"), "it is not said to fail: {found:?}");
+
+    assert_eq!(store.unpark_by_hand("push").await.unwrap(), Some(true));
+    assert!(!parked().await.by_hand);
+    assert_eq!(sender.claim().await.len(), 3);
+    // The next outage is one like any other.
+    assert!(store.park_provider(provider, "503", "busy").await.unwrap());
+    assert!(!parked().await.by_hand);
+    probe_is_due(&store).await;
+    assert!(store.take_probe(provider, PATIENCE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_doubted_stays_so_while_it_is_parked_by_hand() {
+    let (store, provider) = stage(1).await;
+    store.doubt_provider(provider, "so many").await.unwrap();
+    store.park_by_hand("push", "whose key is this?").await.unwrap();
+    let signals = store.control_lane(Sender::new(&store, provider).id).signals(&[provider]).await.unwrap()[0];
+    assert!(
+        signals.parked && signals.doubted,
+        "what its answers say of tokens still counts for nothing: {signals:?}"
+    );
+    let found = store.conditions(0).await.unwrap();
+    assert!(found.iter().all(|f| f.check != "doubted"), "{found:?}");
+    store.unpark_by_hand("push").await.unwrap();
+    let signals = store.control_lane(Sender::new(&store, provider).id).signals(&[provider]).await.unwrap()[0];
+    assert!(!signals.parked && !signals.doubted, "{signals:?}");
+}
+
+#[tokio::test]
 async fn a_probe_takes_fresh_work_before_a_retry_and_what_a_dead_sender_held_where_there_is_nothing_else() {
     let (store, provider) = stage(1_000).await;
     fanned_out(&store, "k").await;
