@@ -1,7 +1,7 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`providers`], [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`]
+//!   [`providers`], [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`], [`control`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -12,6 +12,7 @@ mod bare;
 pub mod bare_loop;
 mod burst;
 mod callers;
+mod control;
 mod equal;
 mod everyone;
 mod fairness;
@@ -71,6 +72,7 @@ enum Scenario {
     Watchers(watchers::Args),
     Senders(senders::Args),
     Retention(retention::Args),
+    Control(control::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -104,6 +106,7 @@ impl Scenario {
             Self::Watchers(args) => &args.options,
             Self::Senders(args) => &args.large.options,
             Self::Retention(args) => &args.options,
+            Self::Control(args) => &args.large.options,
         }
     }
 
@@ -123,6 +126,7 @@ impl Scenario {
             Self::Watchers(args) => watchers::run(args, output).await,
             Self::Senders(args) => senders::run(args, output).await,
             Self::Retention(args) => retention::run(args, output).await,
+            Self::Control(args) => control::run(args, output).await,
         }
     }
 }

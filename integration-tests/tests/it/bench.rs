@@ -209,3 +209,36 @@ fn a_build_without_optimisation_is_refused_unless_asked_for() {
     assert!(!bench.status.success());
     assert!(String::from_utf8_lossy(&bench.stderr).contains("--release"));
 }
+
+#[test]
+fn control_tells_what_began_after_each_answer_and_its_books_balance() {
+    let report = bench(&[
+        "control",
+        "--devices",
+        "4000",
+        "--in-flight",
+        "16",
+        "--latency-ms",
+        "20",
+        "--paused-s",
+        "1.5",
+    ]);
+    assert_eq!(
+        (&report["conditions"]["paused_s"], &report["conditions"]["bound_ms"]),
+        (&1.5.into(), &1_000.into())
+    );
+    let run = only_run(&report);
+    assert_eq!(
+        (&run["calls"], &run["accepted"], &run["duplicates"]),
+        (&run["sent"], &run["sent"], &0.into())
+    );
+    let (sent, cancelled) = (number(run, "sent"), number(run, "cancelled"));
+    assert_eq!((sent + cancelled, number(run, "total")), (4_000.0, 4_000.0));
+    assert!(sent >= 1_600.0 && cancelled > 0.0, "cancelled after four tenths: {run}");
+    for asked in ["pause", "cancel"] {
+        let figure = |name: &str| number(run, &format!("{asked}_{name}"));
+        assert!(figure("calls_late") <= figure("calls_after"), "{run}");
+        assert_eq!(figure("calls_after") > 0.0, figure("last_call_ms") > 0.0, "{run}");
+    }
+    assert!(number(run, "resume_ms") > 0.0 && run["resume_first_call_ms"].is_number(), "{run}");
+}

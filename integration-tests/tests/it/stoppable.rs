@@ -14,6 +14,44 @@ use tonic_types::StatusExt as _;
 use crate::world::{World, quick, to_everyone, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_paused_resumed_and_cancelled_in_turn_does_each_and_its_books_balance() {
+    let mut world = World::new(Behaviour { latency_ms: 30, jitter_ms: 10, ..Default::default() }).await;
+    for _ in 0..2 {
+        world.add_sender(|config| config.in_flight = 30).await;
+    }
+    world.import_good(10_000).await;
+    let id = world.broadcast("k").await.id;
+    world.sim.accepted(1_000).await;
+    let store = world.store();
+    let mut calls = 0;
+    // Twice, since a batch that was held once is another one than a fresh one.
+    for round in 1..=2 {
+        world.broadcasts.pause_broadcast(PauseBroadcastRequest { broadcast_id: id }).await.unwrap();
+        until("all is held", async || open_batches(&store, &["held"]).await == 0).await;
+        let paused = world.sim.stats().await;
+        assert!(paused.open == 0 && paused.calls > calls && paused.calls < 10_000, "{paused:?}");
+        assert!(store.broken_invariants().await.unwrap().is_empty());
+        // What came of the calls is recorded by now, so nothing more can come.
+        let counts = store.broadcast(bongsu_store::BroadcastId(id)).await.unwrap().unwrap().counts;
+        assert_eq!(counts.sent, i64::try_from(paused.accepted).unwrap(), "as the provider answered");
+        calls = world.sim.stats().await.calls;
+        assert_eq!(calls, paused.calls, "nobody calls while it is paused");
+        world.broadcasts.resume_broadcast(ResumeBroadcastRequest { broadcast_id: id }).await.unwrap();
+        world.sim.accepted(calls + 500 * round).await;
+    }
+    let answered = world.broadcasts.cancel_broadcast(CancelBroadcastRequest { broadcast_id: id }).await;
+    assert_eq!(answered.unwrap().into_inner().broadcast.unwrap().state(), BroadcastState::Cancelling);
+    let status = world.finish(id).await;
+    let (counts, stats) = (status.counts.unwrap(), world.sim.stats().await);
+    assert_eq!((status.state(), counts.total), (BroadcastState::Cancelled, 10_000));
+    assert_eq!(counts.sent + counts.cancelled, 10_000, "{counts:?}");
+    assert_eq!(counts.sent, i64::try_from(stats.accepted).unwrap(), "{counts:?} {stats:?}");
+    assert!(stats.calls == stats.accepted && stats.open == 0 && counts.cancelled > 0, "{stats:?}");
+    assert!(store.broken_invariants().await.unwrap().is_empty());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelling_in_the_middle_stops_the_calls_and_every_delivery_ends() {
     let mut world = World::new(Behaviour { latency_ms: 50, ..Default::default() }).await;
     world.add_sender(|config| config.in_flight = 20).await;
