@@ -137,3 +137,23 @@ async fn reschedule(args: &RescheduleArgs, context: &Context) -> Result<(), Fail
 fn print(broadcast: &v1::Broadcast, context: &Context) -> Result<(), Failure> {
     context.output.either(&BroadcastView::from(broadcast), || broadcast_details(broadcast))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::Cli;
+
+    #[test]
+    fn a_new_start_is_asked_for_in_exactly_one_way() {
+        let parse = |line: &[&str]| {
+            Cli::try_parse_from([&["bongsu", "broadcasts", "reschedule", "7"], line].concat()).map(|_| ())
+        };
+        for line in [&["--at", "2026-11-29T18:00:00Z"][..], &["--in", "2h"], &["--now"]] {
+            parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        }
+        for line in [&[][..], &["--now", "--in", "2h"], &["--at", "2026-11-29T18:00:00Z", "--in", "2h"]] {
+            parse(line).expect_err("a forgotten or a second start");
+        }
+    }
+}
