@@ -26,6 +26,7 @@ pub(crate) fn broadcast(b: Broadcast) -> v1::Broadcast {
         paused: b.paused,
         guarantee: guarantee(b.guarantee).into(),
         schedule_time: b.scheduled_at.map(to_timestamp),
+        max_rate_per_second: b.max_rate_per_second.map_or(0, |rate| i32::try_from(rate).unwrap_or(i32::MAX)),
     }
 }
 
@@ -51,6 +52,7 @@ pub(crate) fn unstored(
         guarantee: new.guarantee,
         state: if scheduled_at.is_some() { BroadcastState::Scheduled } else { BroadcastState::Accepted },
         paused: false,
+        max_rate_per_second: new.max_rate_per_second,
         created_at: now,
         expires_at,
         scheduled_at,

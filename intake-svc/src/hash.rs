@@ -62,6 +62,10 @@ pub(crate) fn of_request(request: &CreateBroadcastRequest) -> [u8; 32] {
         form.number(moment.seconds);
         form.number(moment.nanos.into());
     }
+    if request.max_rate_per_second != 0 {
+        form.text("max_rate_per_second");
+        form.number(request.max_rate_per_second.into());
+    }
     form.finish()
 }
 
@@ -151,6 +155,8 @@ mod tests {
             changed(|r| r.priority = 2),
             changed(|r| r.guarantee = 1),
             changed(|r| r.guarantee = 2),
+            changed(|r| r.max_rate_per_second = 1),
+            changed(|r| r.max_rate_per_second = 2),
             changed(|r| r.audience = None),
             changed(|r| r.expiry = Some(Expiry::Ttl(day))),
             changed(|r| r.expiry = Some(Expiry::ExpireTime(moment))),

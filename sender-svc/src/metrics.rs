@@ -139,7 +139,7 @@ impl std::fmt::Debug for CallMeter {
     }
 }
 
-/// Counts the slots of a provider with a rate limit.
+/// Counts the slots of a provider with a rate limit, or of broadcasts.
 pub struct PaceMeter {
     pub reserved: Counter,
     pub used: Counter,
@@ -149,6 +149,13 @@ pub struct PaceMeter {
 impl PaceMeter {
     pub fn new(provider: &str) -> Self {
         let counter = |what: &'static str| counter!("bongsu_sender_pace_slots_total", "provider" => provider.to_owned(), "slots" => what);
+        Self { reserved: counter("reserved"), used: counter("used"), forfeited: counter("forfeited") }
+    }
+
+    /// Those of broadcasts with a rate of their own, all together.
+    pub fn of_broadcasts() -> Self {
+        let counter =
+            |what: &'static str| counter!("bongsu_sender_broadcast_pace_slots_total", "slots" => what);
         Self { reserved: counter("reserved"), used: counter("used"), forfeited: counter("forfeited") }
     }
 }

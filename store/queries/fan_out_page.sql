@@ -61,7 +61,9 @@ WITH marked AS (
     GROUP BY chunk
 )
 INSERT INTO batch (shard, broadcast_id, provider_id, attempt, state, size, rank, first_device_id, last_device_id, device_ids)
-SELECT $3, $1, $4, 1, 'ready', size,
+SELECT $3, $1, $4, 1,
+       -- With a rate of its own it leaves the queue of all a little at a time: capped_claim.sql.
+       CASE WHEN (SELECT max_rate_per_second FROM broadcast WHERE id = $1) IS NULL THEN 'ready' ELSE 'held' END::batch_state, size,
        -- Thousandths of a delivery at weight 1, from where the provider's queue is or from this broadcast's last batch.
        greatest(p.vtime, $9::bigint) + sum(size * 1000 / $11::bigint) OVER (ORDER BY chunk)::bigint,
        CASE WHEN $2 <> 'users' THEN first_id END, CASE WHEN $2 <> 'users' THEN last_id END,

@@ -1,12 +1,12 @@
 -- A broadcast like $3, to its dead letters. Nothing is inserted where the key stands already or $3 is not there.
 INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, guarantee, audience, state,
-                       expires_at, replay_of, origin_id, replay_reasons, replay_code, replay_provider)
+                       expires_at, replay_of, origin_id, replay_reasons, replay_code, replay_provider, max_rate_per_second)
 SELECT $1, $2, $4, o.title, o.body, o.data, o.priority, o.guarantee, 'dead_letters', 'accepted',
-       now() + $5::float8 * interval '1 second', o.id, coalesce(o.origin_id, o.id), $6, $7, $8
+       now() + $5::float8 * interval '1 second', o.id, coalesce(o.origin_id, o.id), $6, $7, $8, $9
 FROM broadcast o
 WHERE o.id = $3
 ON CONFLICT ON CONSTRAINT broadcast_key DO NOTHING
 RETURNING id AS "id: BroadcastId", idempotency_key, title, body, data AS "data: Json<BTreeMap<String, String>>",
-          priority AS "priority: Priority", audience AS "audience: AudienceKind", topics, listed,
+          priority AS "priority: Priority", audience AS "audience: AudienceKind", topics, listed, max_rate_per_second,
           state AS "state: BroadcastState", paused, guarantee AS "guarantee: Guarantee",
           replay_of AS "replay_of: BroadcastId", created_at, expires_at, scheduled_at, settled_at, request_hash

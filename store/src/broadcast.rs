@@ -166,6 +166,9 @@ pub enum Expiry {
 /// Whose idempotency keys these are. Until callers authenticate, all of them share one space of keys.
 pub const CLIENT_ID: &str = "default";
 
+/// The highest rate that a broadcast may ask for, in calls within a second.
+pub const MAX_RATE_PER_SECOND: u32 = 1_000_000;
+
 /// Shortest and longest time from the start to the expiry. The start is the acceptance, or what it is scheduled for.
 pub const EXPIRY_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
 /// Expiry where the caller says nothing.
@@ -187,6 +190,8 @@ pub struct NewBroadcast {
     pub expiry: Expiry,
     /// When it is to start; none, or past: at once.
     pub schedule: Option<OffsetDateTime>,
+    /// Calls within any second at most; `None`: as many as can be made.
+    pub max_rate_per_second: Option<u32>,
     /// Over the request as it was sent, in canonical form: same content, same hash.
     pub request_hash: [u8; 32],
 }
@@ -203,6 +208,8 @@ pub struct Broadcast {
     pub state: BroadcastState,
     /// No call starts while set.
     pub paused: bool,
+    /// Calls within any second at most; `None`: as many as can be made.
+    pub max_rate_per_second: Option<u32>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     /// When it is to start, or was, where that was not at once.

@@ -10,6 +10,7 @@ use crate::connect::{Store, bounded};
 use crate::counts::{Counts, Parked, ProviderCounts};
 use crate::error::Result;
 use crate::ids::{BroadcastId, ProviderId};
+use crate::pace::positive;
 
 impl Store {
     /// One broadcast with its counts.
@@ -106,6 +107,7 @@ pub(crate) struct BroadcastRow {
     pub listed: i32,
     pub state: BroadcastState,
     pub paused: bool,
+    pub max_rate_per_second: Option<i32>,
     pub guarantee: Guarantee,
     pub replay_of: Option<BroadcastId>,
     pub created_at: OffsetDateTime,
@@ -133,6 +135,7 @@ impl BroadcastRow {
             guarantee: self.guarantee,
             state: self.state,
             paused: self.paused,
+            max_rate_per_second: positive(self.max_rate_per_second),
             created_at: self.created_at,
             expires_at: self.expires_at,
             scheduled_at: self.scheduled_at,

@@ -12,6 +12,7 @@ use crate::connect::{Lane, Store};
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId, Shard};
 use crate::lease::release;
+use crate::pace::positive;
 
 /// When leases that ran out may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Work {
     pub cancelled: bool,
     pub paused: bool,
     pub at_most_once: bool,
+    /// Calls within any second at most, of all senders together.
+    pub max_rate_per_second: Option<u32>,
     /// Until it expires; zero when it has.
     pub time_left: Duration,
 }
@@ -73,8 +76,8 @@ pub struct Work {
 pub struct ClaimLane {
     pub(crate) lane: Lane,
     pub(crate) sender: SenderId,
-    store: Store,
-    turns: Turns,
+    pub(crate) store: Store,
+    pub(crate) turns: Turns,
 }
 
 impl Store {
@@ -208,6 +211,7 @@ impl ClaimLane {
                             cancelled: r.cancelled,
                             paused: r.paused,
                             at_most_once: r.at_most_once,
+                            max_rate_per_second: positive(r.max_rate_per_second),
                             time_left: Duration::from_secs_f64(r.seconds_left.max(0.0)),
                         }
                     })

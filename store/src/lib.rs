@@ -7,6 +7,7 @@ mod accept;
 mod answers;
 mod broadcast;
 mod broadcast_read;
+mod capped;
 mod claim;
 mod claim_turns;
 mod connect;
@@ -45,6 +46,7 @@ mod topic;
 
 pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
 pub use broadcast::*;
+pub use capped::{CAPPED_AHEAD, CAPPED_SHARE, CappedBroadcast, CappedTaken, CappedWant};
 pub use claim::{ClaimLane, LeasedBatch, Reclaim, Work};
 pub use claim_turns::{Beside, Want};
 pub use connect::Store;

@@ -29,6 +29,8 @@ pub struct NewReplay {
     pub provider: Option<ProviderId>,
     /// Until when it is worth sending.
     pub ttl: Duration,
+    /// Calls within any second at most; `None`: as many as can be made.
+    pub max_rate_per_second: Option<u32>,
 }
 
 impl NewReplay {
@@ -38,7 +40,10 @@ impl NewReplay {
         reasons.sort_unstable();
         reasons.dedup();
         let (of, code, provider) = (self.broadcast, &self.code, self.provider.map(|p| p.0));
-        format!("replay/1 {of} {} {code:?} {provider:?} {:?}", reasons.join(","), self.ttl).into_bytes()
+        // Younger than the form: left out where it is not given, so that older replays keep theirs.
+        let rate =
+            self.max_rate_per_second.map(|rate| format!(" at most {rate} a second")).unwrap_or_default();
+        format!("replay/1 {of} {} {code:?} {provider:?} {:?}{rate}", reasons.join(","), self.ttl).into_bytes()
     }
 }
 
@@ -69,7 +74,8 @@ impl Store {
             new.ttl.as_secs_f64(),
             &new.reasons as _,
             new.code,
-            new.provider.map(|p| p.0)
+            new.provider.map(|p| p.0),
+            new.max_rate_per_second.and_then(|rate| i32::try_from(rate).ok())
         )
         .fetch_optional(&self.pool)
         .await?;

@@ -77,6 +77,10 @@ pub struct Args {
     #[arg(long, value_parser = words::parser::<v1::Guarantee>())]
     guarantee: Option<v1::Guarantee>,
 
+    /// Calls within any second at most, of all senders together [default: as many as can be made]
+    #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
+    max_rate: Option<i32>,
+
     /// Have everything checked, and send nothing
     #[arg(long, conflicts_with = "watch")]
     validate_only: bool,
@@ -106,9 +110,9 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
         );
     }
     let answer = create(&client, &request, output).await?;
-    let broadcast = answer.broadcast.unwrap_or_default();
-    print(&broadcast, answer.replayed, validate_only, output)?;
-    if watch { follow(broadcast.id, context).await } else { Ok(()) }
+    print(&answer, validate_only, output)?;
+    let id = answer.broadcast.unwrap_or_default().id;
+    if watch { follow(id, context).await } else { Ok(()) }
 }
 
 /// The request of the file, or an empty one, and over it what the command line says. Without a key where neither has one.
@@ -136,6 +140,7 @@ fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
         request.expiry = Some(Expiry::ExpireTime(time));
     }
     request.schedule_time = args.start.time().or(request.schedule_time);
+    request.max_rate_per_second = args.max_rate.unwrap_or(request.max_rate_per_second);
     request.validate_only |= args.validate_only;
     Ok(request)
 }
@@ -149,12 +154,8 @@ fn make_key(request: &mut v1::CreateBroadcastRequest) -> bool {
     missing
 }
 
-fn print(
-    broadcast: &v1::Broadcast,
-    replayed: bool,
-    validate_only: bool,
-    output: Output,
-) -> Result<(), Failure> {
+fn print(answer: &v1::CreateBroadcastResponse, validate_only: bool, output: Output) -> Result<(), Failure> {
+    let (broadcast, replayed) = (&answer.broadcast.clone().unwrap_or_default(), answer.replayed);
     if output.json {
         return output.object(&SentView {
             broadcast: BroadcastView::from(broadcast),
@@ -211,13 +212,14 @@ mod tests {
         let line =
             ["--topic", "a", "--topic", "b", "--title", "T", "--body", "B", "--data", "k=v", "--key", "K"];
         let request =
-            parsed(&[&line[..], &["--ttl", "1h", "--priority", "high"]].concat()).expect("a good line");
+            parsed(&[&line[..], &["--ttl", "1h", "--priority", "high", "--max-rate", "50"]].concat())
+                .expect("a good line");
         assert_eq!(
             (request.title.as_str(), request.body.as_str(), request.idempotency_key.as_str()),
             ("T", "B", "K")
         );
         assert_eq!(request.data.into_iter().collect::<Vec<_>>(), [("k".to_owned(), "v".to_owned())]);
-        assert_eq!(request.priority, v1::Priority::High as i32);
+        assert_eq!((request.priority, request.max_rate_per_second), (v1::Priority::High as i32, 50));
         assert_eq!(request.expiry, Some(Expiry::Ttl(prost_types::Duration { seconds: 3600, nanos: 0 })));
         let topics = v1::TopicAudience { topics: vec!["a".into(), "b".into()] };
         assert_eq!(request.audience, Some(v1::Audience { kind: Some(v1::audience::Kind::Topics(topics)) }));
@@ -292,6 +294,7 @@ mod tests {
             &["--to-everyone", "--ttl", "1h", "--expires-at", "2026-11-29T00:00:00Z"],
             &["--to-everyone", "--validate-only", "--watch"],
             &["--to-everyone", "--at", "2026-11-29T00:00:00Z", "--in", "1h"],
+            &["--to-everyone", "--max-rate", "0"],
         ] {
             parsed(line).expect_err(&line.join(" "));
         }

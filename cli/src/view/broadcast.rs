@@ -24,6 +24,7 @@ pub struct BroadcastView<'a> {
     priority: String,
     guarantee: String,
     paused: bool,
+    max_rate_per_second: Option<i32>,
     audience: AudienceView<'a>,
     expire_time: Option<String>,
     create_time: Option<String>,
@@ -83,6 +84,7 @@ impl<'a> From<&'a v1::Broadcast> for BroadcastView<'a> {
             priority: word::<v1::Priority>(broadcast.priority),
             guarantee: word::<v1::Guarantee>(broadcast.guarantee),
             paused: broadcast.paused,
+            max_rate_per_second: Some(broadcast.max_rate_per_second).filter(|rate| *rate > 0),
             audience: audience_view(broadcast.audience.as_ref()),
             expire_time: time(broadcast.expire_time.as_ref()),
             create_time: time(broadcast.create_time.as_ref()),
@@ -177,6 +179,10 @@ pub fn state(broadcast: &v1::Broadcast) -> String {
     if broadcast.paused { format!("{state} (paused)") } else { state }
 }
 
+fn max_rate(per_second: i32) -> String {
+    if per_second > 0 { format!("{} a second", number(per_second.into())) } else { String::new() }
+}
+
 /// Everything about one broadcast, for people.
 pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     let counts = broadcast.counts.unwrap_or_default();
@@ -189,6 +195,7 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
         ("audience", audience(broadcast.audience.as_ref())),
         ("priority", word::<v1::Priority>(broadcast.priority)),
         ("guarantee", word::<v1::Guarantee>(broadcast.guarantee)),
+        ("max rate", max_rate(broadcast.max_rate_per_second)),
         ("title", broadcast.title.clone()),
         ("body", broadcast.body.clone()),
     ];

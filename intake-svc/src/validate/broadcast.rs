@@ -8,8 +8,8 @@ use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::reschedule_broadcast_request::Start;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
-    Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, Message,
-    NewBroadcast, Priority,
+    Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee,
+    MAX_RATE_PER_SECOND, Message, NewBroadcast, Priority,
 };
 use time::OffsetDateTime;
 
@@ -35,6 +35,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
     let guarantee = guarantee(request.guarantee, v);
     let expiry = expiry(request.expiry.as_ref(), v);
     let schedule = schedule(request.schedule_time.as_ref(), v);
+    let max_rate_per_second = max_rate(request.max_rate_per_second, v);
     let audience = audience(request.audience.and_then(|audience| audience.kind), v);
     let message = Message { title: request.title, body: request.body, data: request.data };
     check_message(&message, v);
@@ -48,6 +49,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
             guarantee,
             expiry,
             schedule,
+            max_rate_per_second,
             request_hash,
         }),
         _ => Err(violations),
@@ -144,6 +146,19 @@ pub(crate) fn new_start(sent: Option<Start>) -> Result<Option<OffsetDateTime>, V
         }
     };
     if violations.is_empty() { Ok(start) } else { Err(violations) }
+}
+
+/// `None` where there is none.
+fn max_rate(sent: i32, v: &mut Violations) -> Option<u32> {
+    match u32::try_from(sent) {
+        Ok(0) => None,
+        Ok(rate) if rate <= MAX_RATE_PER_SECOND => Some(rate),
+        _ => {
+            let advice = format!("give 1 to {MAX_RATE_PER_SECOND} calls within a second, or 0 for no limit");
+            v.add("max_rate_per_second", format!("is {sent}; {advice}"));
+            None
+        }
+    }
 }
 
 /// The form of the expiry. Whether a moment is within the range is for the database's clock to say.
@@ -268,6 +283,9 @@ mod tests {
         let ttl = |seconds| Some(SentExpiry::Ttl(prost_types::Duration { seconds, nanos: 0 }));
         assert_eq!(fields(|r| r.expiry = ttl(7 * 24 * 3600)), none);
         assert_eq!(fields(|r| r.expiry = ttl(7 * 24 * 3600 + 1)), ["ttl"]);
+        assert_eq!(fields(|r| r.max_rate_per_second = 1_000_000), none);
+        assert_eq!(fields(|r| r.max_rate_per_second = 1_000_001), ["max_rate_per_second"]);
+        assert_eq!(fields(|r| r.max_rate_per_second = -1), ["max_rate_per_second"]);
         let topics = |n| to(Kind::Topics(TopicAudience { topics: vec!["t".into(); n] }));
         assert_eq!(fields(|r| r.audience = topics(20)), none);
         assert_eq!(fields(|r| r.audience = topics(21)), ["audience.topics.topics"]);

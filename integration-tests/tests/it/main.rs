@@ -15,6 +15,7 @@ mod apns;
 mod at_most_once;
 mod bad_devices;
 mod bench;
+mod capping;
 mod chaos;
 mod connection_faults;
 mod database_faults;

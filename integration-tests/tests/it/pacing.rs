@@ -61,7 +61,7 @@ impl Paced {
 const BEGINNING_US: u64 = 1_500_000;
 
 /// The most acceptances in any second, and the share of the rate that was used from the beginning's end to the last.
-fn measured(acceptances: &[(u64, String)], rate: u64) -> (usize, f64) {
+pub fn measured(acceptances: &[(u64, String)], rate: u64) -> (usize, f64) {
     let mut first = 0;
     let mut most = 0;
     for (n, (at, _)) in acceptances.iter().enumerate() {

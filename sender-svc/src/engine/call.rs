@@ -18,12 +18,9 @@ use super::judge::{Case, judge, provider_pause};
 use super::line::Line;
 use super::pace::{Counted, Slot};
 use super::queue::Next;
+use super::start::{LOOK_AGAIN, Start, may_note, may_start, may_start_at_rate, may_start_in_slot};
 use crate::provider::answer::SlowDown;
 use crate::provider::{Answer, Call};
-
-/// While a call must not start because the lease or the heartbeat is overdue, or the line has no room after an outage, this
-/// is how often it is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A call that may begin.
 #[derive(Debug)]
@@ -67,16 +64,6 @@ pub(super) fn spawn(engine: &Arc<Engine>, ready: Ready, settled: &mpsc::Sender<S
     engine.calls.spawn(make_call(engine.clone(), ready, settled.clone()));
 }
 
-/// What to do with the delivery at the head of the queue.
-enum Start {
-    Call,
-    Settle(Verdict),
-    /// Not now: its batch goes back.
-    GiveBack,
-    /// Its batch is somebody else's now.
-    Drop,
-}
-
 pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken) {
     let engine = &calls.engine;
     let start_calls = async {
@@ -87,19 +74,23 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
             while !line.has_room() && !line.is_closed() {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
-            let Next { job, rank } = line.queue.pop().await;
+            let Next { job, rank, place: at_rate } = line.queue.pop(|| line.is_closed()).await;
             if line.wanted() > 0 {
                 engine.claim_now.notify_one();
             }
-            let (mut slot, mut place) = (None, None);
-            let start = if job.held.work.at_most_once {
+            let capped = at_rate.is_some();
+            let (mut slot, mut place) = (None, at_rate);
+            let start = if capped {
+                // It gets its slots beside the line, so that nothing waits behind it.
+                may_start(engine, &line, &job.held, false).await
+            } else if job.held.work.at_most_once {
                 may_note(engine, &line, &job.held, &mut place).await
             } else {
                 may_start_in_slot(engine, &line, &job.held, &mut slot).await
             };
             let settled = match start {
                 Start::Call => {
-                    if let Some(rank) = rank.filter(|_| line.pacer.rate().is_some()) {
+                    if let Some(rank) = rank.filter(|_| capped || line.pacer.rate().is_some()) {
                         line.vtime.fetch_max(rank, Ordering::Relaxed);
                     }
                     let (unrecorded, flight) = (Some(unrecorded), Some(flight));
@@ -125,60 +116,13 @@ pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken)
     }
 }
 
-async fn may_start(engine: &Engine, line: &Line, held: &HeldBatch, probe: bool) -> Start {
-    loop {
-        if held.is_lost() {
-            return Start::Drop;
-        }
-        if held.work.is_cancelled() {
-            return Start::Settle(Verdict::Cancelled);
-        }
-        if held.work.is_expired() {
-            return Start::Settle(Verdict::Expired);
-        }
-        if held.work.is_paused() || (line.is_closed() && !probe) {
-            return Start::GiveBack;
-        }
-        if engine.holdings.lease_allows_start(held) && engine.pulse.is_fresh() {
-            return Start::Call;
-        }
-        // Renewal or heartbeat is late: Postgres is slow or away. Somebody else may soon hold this batch.
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// As [`may_start`], for what is noted first: not while many wait for a slot already.
-async fn may_note(engine: &Engine, line: &Line, held: &HeldBatch, place: &mut Option<Counted>) -> Start {
-    loop {
-        let start = may_start(engine, line, held, false).await;
-        *place = line.pacer.place_to_note();
-        if !matches!(start, Start::Call) || place.is_some() {
-            return start;
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// As [`may_start`], in a slot of the line's rate: in this one as long as it lasts, or in one that is waited for.
-async fn may_start_in_slot(engine: &Engine, line: &Line, held: &HeldBatch, slot: &mut Option<Slot>) -> Start {
-    loop {
-        let start = may_start(engine, line, held, false).await;
-        if !matches!(start, Start::Call) || line.pacer.allows(*slot) {
-            return start;
-        }
-        if slot.is_some() {
-            line.pacer.forfeit();
-        }
-        *slot = line.pacer.slot(&engine.slots_needed).await;
-    }
-}
-
 async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Settled>) {
     let Ready { line, job: Job { held, device, target }, unrecorded, flight, mut slot, place, probe } = ready;
     // Since it was decided, much may have happened: noting it waits for Postgres, and this process may have stood still.
-    let start = match probe {
-        Some(_) => may_start(&engine, &line, &held, true).await,
-        None => may_start_in_slot(&engine, &line, &held, &mut slot).await,
+    let start = match (&held.work.cap, probe) {
+        (Some(cap), _) => may_start_at_rate(&engine, &line, &held, cap, probe.is_some(), &mut slot).await,
+        (None, Some(_)) => may_start(&engine, &line, &held, true).await,
+        (None, None) => may_start_in_slot(&engine, &line, &held, &mut slot).await,
     };
     drop(place);
     let instead = match start {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::call::Calls;
+use super::capped::Capped;
 use super::flush::{Answered, Settled};
 use super::held::{HeldBatch, Job};
 use super::line::Line;
@@ -36,6 +37,7 @@ pub(super) struct Claimer {
     pub(super) engine: Arc<Engine>,
     pub(super) lane: ClaimLane,
     pub(super) calls: Calls,
+    pub(super) capped: Capped,
     /// Deliveries per batch in the last claims of a line.
     batch_size: HashMap<ProviderId, usize>,
     /// Some of our leases may be unknown to us: an answer was lost.
@@ -51,6 +53,7 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
         lane: engine.store.claim_lane(engine.sender),
         engine: engine.clone(),
         calls,
+        capped: Capped::default(),
         batch_size: HashMap::new(),
         orphans: false,
         looked_below: Instant::now(),
@@ -84,6 +87,7 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
                 retry
             }
         };
+        let wait = wait.min(claimer.capped.look_again());
         let jittered = wait.mul_f64(0.75 + 0.5 * rand::random::<f64>());
         tokio::select! {
             () = tokio::time::sleep(jittered) => {}
@@ -108,6 +112,7 @@ impl Claimer {
             self.orphans = false;
         }
         self.probe().await?;
+        self.claim_capped().await?;
         let below = if self.idle { BELOW_FLOOR.0 } else { self.look_below_every };
         let look_below = self.looked_below.elapsed() >= below;
         let wants = self.wants(look_below);
@@ -239,7 +244,7 @@ impl Claimer {
     }
 
     /// Hands what was read to the line; what needs no call goes straight to the flush.
-    async fn supply(&self, line: &Line, held: Arc<HeldBatch>, due: Vec<DueDelivery>) {
+    pub(super) async fn supply(&self, line: &Line, held: Arc<HeldBatch>, due: Vec<DueDelivery>) {
         let jobs = self.settle_or_queue(&held, due).await;
         if !jobs.is_empty() {
             line.queue.push(held, jobs);

@@ -10,6 +10,7 @@ use bongsu_store::{
 };
 use tokio::time::Instant;
 
+use super::pace::Pacer;
 use crate::provider::{Adapter, Brief, Prepared};
 
 /// A broadcast stays known this long after its last batch, so that the next batch need not read it again.
@@ -23,6 +24,8 @@ pub struct BroadcastWork {
     pub origin: BroadcastId,
     /// Whether a delivery that may have been accepted must not be called again.
     pub at_most_once: bool,
+    /// Its own rate, where it has one: no call of it begins without a slot of this.
+    pub cap: Option<Pacer>,
     message: Message,
     priority: Priority,
     /// What all calls to a provider have in common, built once.
@@ -39,6 +42,7 @@ impl BroadcastWork {
             id: work.id,
             origin: work.origin,
             at_most_once: work.at_most_once,
+            cap: work.max_rate_per_second.map(Pacer::of_broadcast),
             message: work.message.clone(),
             priority: work.priority,
             prepared: Mutex::default(),
@@ -76,6 +80,11 @@ impl BroadcastWork {
 
     pub fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Whether no call of it is to be made any more, or now: then its deliveries need no slot.
+    pub fn is_stopped(&self) -> bool {
+        self.is_cancelled() || self.is_paused() || self.is_expired()
     }
 
     pub fn is_expired(&self) -> bool {
@@ -154,6 +163,10 @@ impl Holdings {
             }
         }
         (known, unknown)
+    }
+
+    pub fn broadcast(&self, id: BroadcastId) -> Option<Arc<BroadcastWork>> {
+        self.lock().broadcasts.get(&id).map(|(work, _)| work.clone())
     }
 
     /// Takes broadcasts in; they stay as long as what is returned.

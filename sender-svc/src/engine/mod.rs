@@ -12,6 +12,7 @@
 pub mod adapt;
 mod breaker;
 mod call;
+mod capped;
 mod claim;
 mod control;
 pub mod doubt;
@@ -27,6 +28,8 @@ mod probe;
 mod queue;
 mod ramp;
 mod reserve;
+mod slots;
+mod start;
 mod sweep;
 
 use std::sync::Arc;

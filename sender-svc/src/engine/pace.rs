@@ -1,4 +1,4 @@
-//! A provider's rate limit, as one sender keeps it: a call starts only in a slot that this sender has reserved, and a slot that
+//! A rate limit of a provider, or of a broadcast, as one sender keeps it: a call starts only in a slot that this sender has reserved, and a slot that
 //! is not used soon is lost, so that no pause is ever followed by a burst.
 
 use std::collections::VecDeque;
@@ -9,11 +9,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::slots::{Slots, Span};
 use crate::metrics::PaceMeter;
 
 /// A slot may be used so long after its time: timers are late, and more so on a busy machine. All calls of a second may be late
 /// by less, which is why this and what happens on the way stay within the share of the rate that is not given away.
 const USABLE: Duration = Duration::from_millis(15);
+/// The same for slots of a broadcast, of which a greater share is not given away: what is called in them waits for other things, too.
+const USABLE_OF_BROADCAST: Duration = Duration::from_millis(30);
 /// Whoever waits for a slot looks this often whether its call may still be made.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Deliveries that were noted as about to be called (at most once) and wait for a slot: as many as the rate uses in this time.
@@ -25,7 +28,13 @@ pub struct Slot {
     until: Instant,
 }
 
-/// One provider's rate limit, or none.
+impl Slot {
+    pub fn until(self) -> Instant {
+        self.until
+    }
+}
+
+/// The rate limit of one provider, or none; or of one broadcast.
 #[derive(Debug)]
 pub struct Pacer {
     /// Calls within a second; 0: no limit.
@@ -36,6 +45,8 @@ pub struct Pacer {
     /// Slots came, or the limit went.
     news: Notify,
     waiting: AtomicUsize,
+    /// Of them, those who have little time.
+    hurried: AtomicUsize,
     noted: Arc<AtomicUsize>,
     meter: PaceMeter,
 }
@@ -52,12 +63,21 @@ impl Drop for Counted {
 
 impl Pacer {
     pub fn new(rate: Option<u32>, meter: PaceMeter) -> Self {
+        Self::with(rate, meter, USABLE)
+    }
+
+    pub fn of_broadcast(rate: u32) -> Self {
+        Self::with(Some(rate), PaceMeter::of_broadcasts(), USABLE_OF_BROADCAST)
+    }
+
+    fn with(rate: Option<u32>, meter: PaceMeter, usable: Duration) -> Self {
         Self {
             rate: AtomicU32::new(rate.unwrap_or(0)),
-            slots: Mutex::default(),
+            slots: Mutex::new(Slots { spans: VecDeque::new(), usable }),
             turn: tokio::sync::Mutex::new(()),
             news: Notify::new(),
             waiting: AtomicUsize::new(0),
+            hurried: AtomicUsize::new(0),
             noted: Arc::default(),
             meter,
         }
@@ -86,14 +106,31 @@ impl Pacer {
     /// The next slot, at its time. `None` after [`PATIENCE`], or where none is needed any more. Tells `needed` when there is none.
     pub async fn slot(&self, needed: &Notify) -> Option<Slot> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let slot = tokio::time::timeout(PATIENCE, self.next(needed)).await;
+        let slot = tokio::time::timeout(PATIENCE, self.next(needed, false)).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         slot.ok().flatten()
     }
 
-    async fn next(&self, needed: &Notify) -> Option<Slot> {
-        let _turn = self.turn.lock().await;
+    /// The same for whoever has a slot of a broadcast, which ends at `until`, and so goes before the others. A slot that comes
+    /// later stays for them.
+    pub async fn slot_before(&self, until: Instant, needed: &Notify) -> Option<Slot> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        let slot = tokio::time::timeout_at(until, self.next(needed, true)).await;
+        self.hurried.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        slot.ok().flatten()
+    }
+
+    async fn next(&self, needed: &Notify, hurried: bool) -> Option<Slot> {
+        let mut _turn = self.turn.lock().await;
         loop {
+            if !hurried && self.hurried.load(Ordering::Relaxed) > 0 {
+                // Back in the line, behind them.
+                drop(_turn);
+                tokio::task::yield_now().await;
+                _turn = self.turn.lock().await;
+            }
             self.rate()?;
             let now = Instant::now();
             let (next, forfeited) = self.slots().next(now);
@@ -101,7 +138,8 @@ impl Pacer {
             match next {
                 Some(at) if at <= now => {
                     self.slots().take();
-                    return Some(Slot { until: at + USABLE });
+                    let until = at + self.usable();
+                    return Some(Slot { until });
                 }
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => {
@@ -158,6 +196,29 @@ impl Pacer {
         Some(Counted(self.noted.clone()))
     }
 
+    /// When the next slot is, and how many there are by `at`.
+    pub fn due_by(&self, at: Instant) -> (Option<Instant>, usize) {
+        let mut slots = self.slots();
+        let (next, forfeited) = slots.next(Instant::now());
+        self.meter.forfeited.increment(u64::from(forfeited));
+        (next, slots.spans.iter().map(|span| span.due_by(at)).sum())
+    }
+
+    /// A place among the calls of a broadcast that wait for their slot.
+    pub fn place(&self) -> Counted {
+        self.noted.fetch_add(1, Ordering::Relaxed);
+        Counted(self.noted.clone())
+    }
+
+    /// How many have a place.
+    pub fn placed(&self) -> usize {
+        self.noted.load(Ordering::Relaxed)
+    }
+
+    fn usable(&self) -> Duration {
+        self.slots().usable
+    }
+
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,95 +229,11 @@ pub fn per(rate: u32, time: Duration) -> usize {
     ((f64::from(rate) * time.as_secs_f64()) as usize).max(1)
 }
 
-/// Reserved slots, the earliest first. Bounded by what is given away ahead.
-#[derive(Debug, Default)]
-struct Slots {
-    spans: VecDeque<Span>,
-}
-
-/// Slots a step apart.
-#[derive(Debug)]
-struct Span {
-    next: Instant,
-    left: u32,
-    step: Duration,
-}
-
-impl Slots {
-    /// When the next slot is that can still be used, and how many are too old.
-    fn next(&mut self, now: Instant) -> (Option<Instant>, u32) {
-        let mut forfeited = 0;
-        while let Some(span) = self.spans.front_mut() {
-            while span.left > 0 && span.next + USABLE < now {
-                span.pass();
-                forfeited += 1;
-            }
-            if span.left > 0 {
-                return (Some(span.next), forfeited);
-            }
-            self.spans.pop_front();
-        }
-        (None, forfeited)
-    }
-
-    fn take(&mut self) {
-        if let Some(span) = self.spans.front_mut() {
-            span.pass();
-        }
-    }
-}
-
-impl Span {
-    fn pass(&mut self) {
-        self.next += self.step;
-        self.left = self.left.saturating_sub(1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const STEP: Duration = Duration::from_millis(10);
-
-    /// Who wants to call all the time, from `now` on, looking every millisecond: when calls begin, in milliseconds of `start`.
-    fn calls(slots: &mut Slots, start: Instant, now: Instant) -> Vec<u128> {
-        let (mut now, mut calls) = (now, vec![]);
-        while let (Some(at), _) = slots.next(now) {
-            if at <= now {
-                slots.take();
-                calls.push((now - start).as_millis());
-            } else {
-                now += Duration::from_millis(1);
-            }
-        }
-        calls
-    }
-
-    fn slots(first: Instant, left: u32) -> Slots {
-        Slots { spans: VecDeque::from([Span { next: first, left, step: STEP }]) }
-    }
-
-    #[test]
-    fn calls_are_spread_evenly_over_the_slots() {
-        let start = Instant::now();
-        let mut slots = slots(start + STEP, 5);
-        slots.spans.push_back(Span { next: start + 20 * STEP, left: 1, step: STEP });
-        assert_eq!(calls(&mut slots, start, start), [10, 20, 30, 40, 50, 200]);
-    }
-
-    #[test]
-    fn slots_that_were_not_used_in_time_are_lost_and_never_make_a_burst() {
-        let start = Instant::now();
-        let mut slots = slots(start, 13);
-        let late = start + 10 * STEP;
-        assert_eq!(slots.next(late), (Some(start + 9 * STEP), 9));
-        assert_eq!(
-            calls(&mut slots, start, late),
-            [100, 100, 110, 120],
-            "that of now, the one before, and then as ever"
-        );
-    }
 
     #[test]
     fn a_slot_that_was_taken_is_not_kept_for_later() {

@@ -1,13 +1,22 @@
-//! A line's local queue: deliveries waiting for a call, in the order of the fair queue.
+//! A line's local queue: deliveries waiting for a call, in the order of the fair queue. Those of a broadcast with a rate of its own
+//! lie apart, and take part when there is a slot for one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use bongsu_store::BatchId;
+use bongsu_store::{BatchId, BroadcastId};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::held::{HeldBatch, Job};
+use super::pace::Counted;
+
+/// While deliveries wait for slots of their broadcast, it is looked at least this often whether one may go.
+const LOOK: Duration = Duration::from_millis(100);
+/// What must be noted first (at most once) is taken so long before its slot.
+const NOTE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Bounded by what the claim takes: see [`super::line::Line::wanted`].
 #[derive(Debug, Default)]
@@ -22,6 +31,8 @@ pub struct LocalQueue {
 struct Lanes {
     retries: Lane,
     fresh: Lane,
+    /// Fresh work and retries of broadcasts with a rate of their own.
+    capped: BTreeMap<BroadcastId, Lane>,
     retries_last: bool,
 }
 
@@ -48,17 +59,25 @@ pub struct Next {
     pub job: Job,
     /// How far the fair queue has come with it; `None` for a retry, which has its turn whatever its rank.
     pub rank: Option<i64>,
+    /// Of a broadcast with a rate of its own: it has yet to get its slot.
+    pub place: Option<Counted>,
 }
 
 impl LocalQueue {
     pub fn push(&self, held: Arc<HeldBatch>, jobs: VecDeque<Job>) {
-        self.deliveries.fetch_add(jobs.len(), Ordering::Relaxed);
+        let capped = held.work.cap.is_some();
         let mut lanes = self.lanes();
-        let lane = if held.lease.attempt == 1 { &mut lanes.fresh } else { &mut lanes.retries };
+        let lane = match (capped, held.lease.attempt) {
+            (true, _) => lanes.capped.entry(held.work.id).or_default(),
+            (false, 1) => &mut lanes.fresh,
+            (false, _) => &mut lanes.retries,
+        };
         // The same batch under a lease that was lost: its deliveries come with the new one.
         let before = lane.keys().find(|(_, id)| *id == held.lease.id).copied();
-        if let Some(before) = before.and_then(|key| lane.remove(&key)) {
-            self.deliveries.fetch_sub(before.jobs.len(), Ordering::Relaxed);
+        let before = before.and_then(|key| lane.remove(&key)).map_or(0, |before| before.jobs.len());
+        if !capped {
+            self.deliveries.fetch_add(jobs.len(), Ordering::Relaxed);
+            self.deliveries.fetch_sub(before, Ordering::Relaxed);
         }
         let id = held.lease.id;
         let queued = Queued { held, jobs };
@@ -66,31 +85,65 @@ impl LocalQueue {
         self.arrived.notify_one();
     }
 
-    /// The next delivery in order; waits for one.
-    pub async fn pop(&self) -> Next {
+    /// The next delivery in order; waits for one. Where no call may start, none waits for a slot.
+    pub async fn pop(&self, is_closed: impl Fn() -> bool) -> Next {
         loop {
-            if let Some(next) = self.take() {
-                return next;
+            match self.take(is_closed(), Instant::now()) {
+                Ok(next) => return next,
+                Err(None) => self.arrived.notified().await,
+                Err(Some(again)) => {
+                    let _ = tokio::time::timeout_at(again, self.arrived.notified()).await;
+                }
             }
-            self.arrived.notified().await;
         }
     }
 
-    fn take(&self) -> Option<Next> {
+    /// Slots came, perhaps for what is here.
+    pub fn look_again(&self) {
+        self.arrived.notify_one();
+    }
+
+    /// The next delivery, or when to look again where none is sure to come before.
+    fn take(&self, closed: bool, now: Instant) -> Result<Next, Option<Instant>> {
         let mut lanes = self.lanes();
-        let Lanes { retries, fresh, retries_last } = &mut *lanes;
+        let capped = next_capped(&lanes.capped, closed, now);
+        if let Ok((rank, broadcast)) = capped
+            && lanes.fresh.first_key_value().is_none_or(|(_, first)| rank <= first.next_rank())
+            && let Some(next) = lanes.take_capped(broadcast)
+        {
+            return Ok(next);
+        }
+        if let Some(next) = self.take_uncapped(&mut lanes) {
+            return Ok(next);
+        }
+        match capped {
+            Ok((_, broadcast)) => lanes.take_capped(broadcast).ok_or(Some(now)),
+            Err(again) => Err(again),
+        }
+    }
+
+    fn take_uncapped(&self, lanes: &mut Lanes) -> Option<Next> {
+        let Lanes { retries, fresh, retries_last, .. } = lanes;
         for _ in 0..2 {
             *retries_last = !*retries_last;
             let (job, dropped) = if *retries_last { take_of(retries) } else { take_of(fresh) };
             self.deliveries.fetch_sub(dropped + usize::from(job.is_some()), Ordering::Relaxed);
             if let Some((job, rank)) = job {
-                return Some(Next { job, rank: (!*retries_last).then_some(rank) });
+                return Some(Next { job, rank: (!*retries_last).then_some(rank), place: None });
             }
         }
         None
     }
 
-    /// Deliveries waiting for a call.
+    /// Deliveries of a broadcast with a rate of its own.
+    pub fn capped(&self, broadcast: BroadcastId) -> usize {
+        self.lanes()
+            .capped
+            .get(&broadcast)
+            .map_or(0, |lane| lane.values().map(|queued| queued.jobs.len()).sum())
+    }
+
+    /// Deliveries waiting for a call, but for those that wait for a slot of their broadcast.
     pub fn len(&self) -> usize {
         self.deliveries.load(Ordering::Relaxed)
     }
@@ -108,6 +161,44 @@ impl LocalQueue {
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Lanes {
+    fn take_capped(&mut self, broadcast: BroadcastId) -> Option<Next> {
+        let lane = self.capped.get_mut(&broadcast)?;
+        let (taken, _) = take_of(lane);
+        if lane.is_empty() {
+            self.capped.remove(&broadcast);
+        }
+        let (job, rank) = taken?;
+        let place = job.held.work.cap.as_ref().map(|cap| cap.place());
+        Some(Next { rank: (job.held.lease.attempt == 1).then_some(rank), job, place })
+    }
+}
+
+/// Of the broadcasts with a rate of their own, the one that is next, with its rank; or when to look again.
+fn next_capped(
+    capped: &BTreeMap<BroadcastId, Lane>,
+    closed: bool,
+    now: Instant,
+) -> Result<(i64, BroadcastId), Option<Instant>> {
+    let (mut next, mut again): (Option<(i64, BroadcastId)>, Option<Instant>) = (None, None);
+    for (broadcast, lane) in capped {
+        let Some((_, first)) = lane.first_key_value() else { continue };
+        let work = &first.held.work;
+        let Some(cap) = &work.cap else { continue };
+        let ahead = if work.at_most_once { NOTE_AHEAD } else { Duration::ZERO };
+        let (slot, due) = cap.due_by(now + ahead);
+        if closed || work.is_stopped() || first.held.is_lost() || due > cap.placed() {
+            let candidate = (first.next_rank(), *broadcast);
+            next = Some(next.map_or(candidate, |next| next.min(candidate)));
+        } else {
+            let wait = slot.filter(|slot| *slot > now + ahead).map_or(now + LOOK, |slot| slot - ahead);
+            let wait = wait.min(now + LOOK);
+            again = Some(again.map_or(wait, |again| again.min(wait)));
+        }
+    }
+    next.ok_or(again)
 }
 
 /// The next delivery of a lane with its rank, and how many were dropped, since their batch is somebody else's now.

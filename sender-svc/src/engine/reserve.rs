@@ -120,7 +120,7 @@ fn wanted(rate: u32, demand: usize, (in_hand, ahead): (usize, Duration)) -> u32 
 /// The database's clock by ours. Answers come late, some much later than others: the one that came soonest says best when it was
 /// given, and with it when the others were.
 #[derive(Debug, Default)]
-struct DatabaseClock {
+pub(super) struct DatabaseClock {
     looks: VecDeque<Look>,
 }
 
@@ -138,7 +138,7 @@ struct Look {
 
 impl DatabaseClock {
     /// When, by our clock, the database's was `at`, which it said between `asked` and `answered`.
-    fn locate(&mut self, at: f64, asked: Instant, answered: Instant) -> Instant {
+    pub(super) fn locate(&mut self, at: f64, asked: Instant, answered: Instant) -> Instant {
         let took = answered - asked;
         self.looks.push_back(Look { at, ours: asked + took / 2, took });
         if self.looks.len() > LOOKS {

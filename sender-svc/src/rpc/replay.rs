@@ -27,6 +27,7 @@ impl Deliveries {
             code: Some(request.code).filter(|code| !code.is_empty()),
             provider,
             ttl: ttl(request.ttl.as_ref(), &mut violations),
+            max_rate_per_second: None,
             replay_id: request.replay_id,
         };
         check_key(&new.replay_id, &mut violations);

@@ -54,8 +54,9 @@ pub(super) struct Stored {
 impl NewBroadcast {
     /// Whether it is fanned out as it is accepted.
     pub(super) fn is_short_list(&self) -> bool {
-        // Whose start is to come has an audience only then.
-        self.schedule.is_none() && (1..=SHORT).contains(&self.audience.listed())
+        // Whose start is to come has an audience only then, and what a rate keeps out of the queue is made by the fan-out.
+        let at_once = self.schedule.is_none() && self.max_rate_per_second.is_none();
+        at_once && (1..=SHORT).contains(&self.audience.listed())
     }
 }
 
@@ -259,6 +260,7 @@ impl Stored {
             guarantee: new.guarantee,
             state: BroadcastState::Delivering,
             paused: false,
+            max_rate_per_second: None,
             created_at: self.created_at,
             expires_at: self.expires_at,
             scheduled_at: None,
@@ -282,6 +284,7 @@ mod tests {
             guarantee: Guarantee::AtLeastOnce,
             expiry: Expiry::After(DEFAULT_TTL),
             schedule: None,
+            max_rate_per_second: None,
             request_hash: [0; 32],
         };
         Waiting { new, tell: oneshot::channel().0 }

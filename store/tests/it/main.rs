@@ -4,6 +4,7 @@
 
 mod accepting;
 mod at_most_once;
+mod capping;
 mod controlling;
 mod devices;
 mod harness;

@@ -19,6 +19,7 @@ fn of(broadcast: BroadcastId, replay_id: &str) -> NewReplay {
         code: None,
         provider: None,
         ttl: Duration::from_secs(60),
+        max_rate_per_second: None,
     }
 }
 

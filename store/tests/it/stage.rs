@@ -70,6 +70,7 @@ pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
         guarantee: Guarantee::AtLeastOnce,
         expiry: Expiry::After(HOUR),
         schedule: None,
+        max_rate_per_second: None,
         request_hash: [7; 32],
     }
 }

@@ -467,6 +467,7 @@ impl Machine {
             code: None,
             provider: None,
             ttl: HOUR,
+            max_rate_per_second: None,
         };
         let Replay::Accepted(Acceptance::New(child)) = self.store.replay(&new).await.unwrap() else {
             return Err("not new".into());

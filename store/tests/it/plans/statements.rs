@@ -66,6 +66,13 @@ pub const STATEMENTS: &[Statement] = statements! {
                                 repeated('rejected'::text, 50)::dead_reason[], repeated('400'::text, 50), repeated(''::text, 50)") 50,
     // provider, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
     Lane "provider_reserve"   ("1, 50, 0.975, 0.2, 0.005") 1,
+    Lane "capped_list"        ("") 1,
+    // broadcasts, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
+    Lane "capped_reserve"     ("ARRAY[capped()], '{100}', 0.96, 1, 0.01") 1,
+    // shard, broadcasts, deliveries at most, providers, sender, lease: a due retry, a whole batch, and the beginning of the next
+    Lane "capped_claim"       ("0, ARRAY[capped()], '{700}', '{1}', me(), 20") 3,
+    // broadcasts, seconds, from when
+    Lane "capped_advance"     ("ARRAY[capped()], '{0.5}', '{1800000000}'") 1,
     // shard, broadcasts, providers, attempts, failures, ranks, waits, number and device of each delivery
     Lane "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
                                 repeated(1::bigint, 250) || repeated(2::bigint, 250), ids(5001, 5500)") 2,
@@ -180,6 +187,8 @@ impl Statement {
 
     /// Whether it has a page from each of several: broadcasts, providers, topics. Its LIMIT then runs once for each.
     pub fn takes_turns(&self) -> bool {
-        ["sweep_", "device_list_topic", "fan_out_bound_of_topics"].iter().any(|s| self.name.starts_with(s))
+        ["sweep_", "capped_claim", "device_list_topic", "fan_out_bound_of_topics"]
+            .iter()
+            .any(|s| self.name.starts_with(s))
     }
 }

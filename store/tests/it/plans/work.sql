@@ -78,6 +78,20 @@ SELECT n, CASE WHEN n > 64 THEN resumed() ELSE paused() END, 0, 1, n, 1, 500, 1,
        CASE WHEN n > 64 THEN 'held' ELSE 'ready' END::batch_state
 FROM generate_series(61, 68) AS n;
 
+-- With a rate of its own, out of the queue: ranges 71–74, and a retry 75 that is due.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
+                       created_at, expires_at, max_rate_per_second)
+VALUES (capped(), 'test', 'capped', '', '', '', '{}', 'normal', 'everyone', 'delivering', '2025-02-01', '2100-01-01', 1000);
+INSERT INTO broadcast_pace (broadcast_id) VALUES (capped());
+INSERT INTO delivery (broadcast_id, shard, provider_id, device_id, attempts)
+SELECT capped(), 0, 1, n, CASE WHEN n > 2000 THEN 1 ELSE 0 END FROM generate_series(1, 2100) AS n;
+INSERT INTO batch (id, broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, device_ids, state,
+                   next_attempt_at)
+SELECT n, capped(), 0, 1, n, 1, 500, 500 * (n - 70) - 499, 500 * (n - 70), NULL, 'held'::batch_state, NULL::timestamptz
+FROM generate_series(71, 74) AS n
+UNION ALL
+SELECT 75, capped(), 0, 1, 75, 2, 100, NULL, NULL, ids(2001, 2100), 'held', '2025-02-02';
+
 -- What was given up: by the final broadcast, a fifth taken up by another, which has not come to call them; and by the ended
 -- one.
 INSERT INTO dead_letter (broadcast_id, shard, provider_id, device_id, attempts, reason, code, detail, replayed_by)

@@ -141,6 +141,7 @@ async fn retries_dead_letters_and_replays_work_in_every_shard() {
         code: None,
         provider: None,
         ttl: HOUR,
+        max_rate_per_second: None,
     };
     assert_eq!(store.count_replay(&new).await.unwrap(), 200);
     let Replay::Accepted(Acceptance::New(replay)) = store.replay(&new).await.unwrap() else { panic!("new") };
