@@ -39,6 +39,8 @@ words! {
     RetireReason "RETIRE_REASON_",
     DeviceState "DEVICE_STATE_",
     ParkReason "PARK_REASON_",
+    DurationBasis "DURATION_BASIS_",
+    PreflightWarningKind "PREFLIGHT_WARNING_KIND_",
 }
 
 /// The word for a value of the wire; empty for unspecified, and the number of one that a newer server knows.

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 
 use crate::metrics::{self, Accepted};
 use crate::providers::Providers;
-use crate::{convert, status, validate};
+use crate::{convert, preflight, status, validate};
 
 const DEFAULT_PAGE: i64 = 50;
 const MAX_PAGE: i64 = 500;
@@ -184,8 +184,17 @@ impl Broadcasts {
         let check = self.store.check(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
         match check {
             Check::WouldAccept { now, scheduled_at, expires_at } => {
+                let preflight = match self.store.forecast(&new.audience).await {
+                    Ok(forecast) => Some(preflight::of(&new, expires_at - scheduled_at.unwrap_or(now), &forecast)),
+                    // It is valid all the same, which is what was asked first.
+                    Err(error @ StoreError::TooSlow(_)) => {
+                        tracing::warn!("no preflight: {error}");
+                        None
+                    }
+                    Err(error) => return Err(status::from_store(&error, "CreateBroadcast")),
+                };
                 let broadcast = Some(convert::unstored(new, now, scheduled_at, expires_at));
-                Ok(CreateBroadcastResponse { broadcast, replayed: false })
+                Ok(CreateBroadcastResponse { broadcast, replayed: false, preflight })
             }
             Check::Otherwise(acceptance) => answer(acceptance, &new),
         }
@@ -218,7 +227,7 @@ fn answer(acceptance: Acceptance, new: &NewBroadcast) -> Result<CreateBroadcastR
         }
         Acceptance::TooFarAhead { now } => return Err(status::too_far_ahead(now)),
     };
-    Ok(CreateBroadcastResponse { broadcast: Some(convert::broadcast(*broadcast)), replayed })
+    Ok(CreateBroadcastResponse { broadcast: Some(convert::broadcast(*broadcast)), replayed, preflight: None })
 }
 
 fn page_filter(states: &[BroadcastState]) -> PageFilter {

@@ -14,6 +14,7 @@ mod hash;
 mod import;
 mod metrics;
 mod outage;
+mod preflight;
 mod providers;
 mod restore;
 mod retention;

@@ -20,6 +20,8 @@ pub struct ControlLane {
     sender: SenderId,
     store: Store,
     locked: bool,
+    /// What it says it serves.
+    providers: Vec<i16>,
 }
 
 /// Why no call of a broadcast may start.
@@ -77,11 +79,16 @@ impl Store {
     }
 
     pub fn control_lane(&self, sender: SenderId) -> ControlLane {
-        ControlLane { lane: self.lane(), sender, store: self.clone(), locked: false }
+        ControlLane { lane: self.lane(), sender, store: self.clone(), locked: false, providers: vec![] }
     }
 }
 
 impl ControlLane {
+    /// What this sender can call, as its heartbeats are to tell.
+    pub fn serve(&mut self, providers: impl Iterator<Item = ProviderId>) {
+        self.providers = providers.map(|provider| provider.0).collect();
+    }
+
     /// Says that this sender lives, and how far the fair queue of each provider has come.
     pub async fn heartbeat(&mut self, in_flight: usize, vtimes: &[(ProviderId, i64)]) -> Result<Beat> {
         let (id, key) = (self.sender.0, self.sender.lock_key());
@@ -90,6 +97,7 @@ impl ControlLane {
         let ranks: Vec<i64> = vtimes.iter().map(|(_, v)| *v).collect();
         self.notice_loss();
         let locked = self.locked;
+        let serves = (!self.providers.is_empty()).then_some(&*self.providers);
         let (locked, beat) = self
             .lane
             .run("heartbeat", async |connection| {
@@ -98,7 +106,7 @@ impl ControlLane {
                     || sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "locked!""#, key)
                         .fetch_one(&mut *connection)
                         .await?;
-                let at = sqlx::query_file_scalar!("queries/sender_heartbeat.sql", id, key, in_flight)
+                let at = sqlx::query_file_scalar!("queries/sender_heartbeat.sql", id, key, in_flight, serves)
                     .fetch_one(&mut *connection)
                     .await?;
                 if providers.is_empty() {

@@ -30,6 +30,7 @@ mod migrate;
 mod outage;
 mod pace;
 mod payload;
+mod preflight;
 mod provider;
 mod range;
 mod replay;
@@ -69,6 +70,7 @@ pub use payload::{
     APNS_SOUND_BYTES, EncodedSize, FcmContent, apns_payload, encoded_sizes, fcm_content, is_reserved_by_fcm,
     webhook_notification,
 };
+pub use preflight::{Forecast, ProviderForecast};
 pub use provider::{Provider, ProviderInfo, ProviderKind};
 pub use replay::{NewReplay, Replay};
 pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};

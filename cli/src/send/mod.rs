@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::status::follow;
 use crate::times::{parse_span, parse_time};
-use crate::view::{BroadcastView, SentView, audience, broadcast_details, broadcast_state};
+use crate::view::{BroadcastView, PreflightView, SentView, audience, broadcast_details, broadcast_state, preflight_text};
 use crate::words;
 
 mod audience_args;
@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
     max_rate: Option<i32>,
 
-    /// Have everything checked, and send nothing
-    #[arg(long, conflicts_with = "watch")]
+    /// Have everything checked, and send nothing: shows whom it would reach, how long that would take, and what stands in the way
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "watch")]
     validate_only: bool,
 
     /// Follow it to its end, like `bongsu status --watch`
@@ -161,11 +161,13 @@ fn print(answer: &v1::CreateBroadcastResponse, validate_only: bool, output: Outp
             broadcast: BroadcastView::from(broadcast),
             replayed,
             validate_only,
+            preflight: answer.preflight.as_ref().map(PreflightView::from),
         });
     }
     if validate_only {
         output.note("valid; nothing was stored, nothing will be sent");
-        return output.data(&broadcast_details(broadcast));
+        let preflight = answer.preflight.as_ref().map(|preflight| format!("\n{}", preflight_text(preflight)));
+        return output.data(&(broadcast_details(broadcast) + &preflight.unwrap_or_default()));
     }
     if replayed {
         output.note("this key was accepted before, with the same content: here is that broadcast, nothing is sent twice");

@@ -6,7 +6,7 @@ use bongsu_proto::v1;
 use bongsu_proto::v1::audience_summary::Kind;
 use serde::Serialize;
 
-use super::time;
+use super::{PreflightView, time};
 use crate::table::{Align, details, number, shortened};
 use crate::times::to_the_second;
 use crate::words::word;
@@ -40,6 +40,8 @@ pub struct SentView<'a> {
     pub broadcast: BroadcastView<'a>,
     pub replayed: bool,
     pub validate_only: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightView<'a>>,
 }
 
 #[derive(Debug, Default, Serialize)]

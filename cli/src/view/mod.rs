@@ -6,6 +6,7 @@
 mod broadcast;
 mod delivery;
 mod device;
+mod preflight;
 mod provider;
 mod status;
 
@@ -17,6 +18,7 @@ pub use delivery::{
     DeadLetterView, DeliveryView, dead_letter_columns, dead_letter_row, delivery_columns, delivery_row,
 };
 pub use device::{DeviceView, RegisteredView, device_columns, device_details, device_row};
+pub use preflight::{PreflightView, preflight_text};
 pub use provider::{ProviderView, provider_columns, provider_row};
 pub use status::{StatusView, progress_text, status_text};
 

@@ -4,5 +4,6 @@ mod broadcasts;
 mod devices;
 mod harness;
 mod hygiene;
+mod preflight;
 mod scheduling;
 mod service;

@@ -77,6 +77,7 @@ impl Pulse {
 
 pub(super) async fn run(engine: Arc<Engine>, stop: CancellationToken) {
     let mut lane = engine.store.control_lane(engine.sender);
+    lane.serve(engine.lines.iter().map(|line| line.provider));
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut control = Control::new(&engine);

@@ -13,6 +13,7 @@ mod model;
 mod outage;
 mod pacing;
 mod plans;
+mod preflight;
 mod queue;
 mod replaying;
 mod retention;
