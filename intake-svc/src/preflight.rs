@@ -26,7 +26,8 @@ pub(crate) fn of(new: &NewBroadcast, time_left: time::Duration, forecast: &Forec
         warnings.push(warning(Kind::ExpiresBeforeDone, text));
     }
     for provider in forecast.providers.iter().filter(|provider| provider.devices > 0) {
-        warnings.extend(of_provider(provider, size_at(&new.message, provider)));
+        let unserved = provider.served == Some(false) && forecast.senders != Some(0);
+        warnings.extend(of_provider(provider, unserved, size_at(&new.message, provider)));
     }
     v1::Preflight {
         providers: forecast.providers.iter().map(|p| at_provider(p, size_at(&new.message, p))).collect(),
@@ -86,6 +87,7 @@ fn of_audience(forecast: &Forecast, devices: i64) -> Vec<v1::PreflightWarning> {
 /// What stands in the way at a provider with devices of the audience.
 fn of_provider(
     provider: &ProviderForecast,
+    unserved: bool,
     size: Option<EncodedSize>,
 ) -> impl Iterator<Item = v1::PreflightWarning> {
     let ProviderForecast { name, devices, .. } = provider;
@@ -97,7 +99,7 @@ fn of_provider(
         let text = format!("{name} asked to be left alone for a while: {devices} devices there would wait");
         found.push((Kind::ProviderHeld, text));
     }
-    if provider.served == Some(false) && !provider.parked {
+    if unserved && !provider.parked {
         let text =
             format!("no sender that runs is configured for {name}: {devices} devices there would wait");
         found.push((Kind::ProviderUnconfigured, text));

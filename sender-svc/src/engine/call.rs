@@ -125,6 +125,10 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
         (None, None) => may_start_in_slot(&engine, &line, &held, &mut slot).await,
     };
     drop(place);
+    if held.work.cap.is_some() {
+        // The slot after this one is for who is next.
+        line.queue.look_again();
+    }
     let instead = match start {
         Start::Call => None,
         Start::Drop => {

@@ -196,12 +196,12 @@ impl Pacer {
         Some(Counted(self.noted.clone()))
     }
 
-    /// When the next slot is, and how many there are by `at`.
-    pub fn due_by(&self, at: Instant) -> (Option<Instant>, usize) {
+    /// When the next slot is that none of those with a place will take.
+    pub fn free_slot(&self, now: Instant) -> Option<Instant> {
         let mut slots = self.slots();
-        let (next, forfeited) = slots.next(Instant::now());
+        let (_, forfeited) = slots.next(now);
         self.meter.forfeited.increment(u64::from(forfeited));
-        (next, slots.spans.iter().map(|span| span.due_by(at)).sum())
+        slots.nth(self.placed())
     }
 
     /// A place among the calls of a broadcast that wait for their slot.

@@ -188,13 +188,13 @@ fn next_capped(
         let work = &first.held.work;
         let Some(cap) = &work.cap else { continue };
         let ahead = if work.at_most_once { NOTE_AHEAD } else { Duration::ZERO };
-        let (slot, due) = cap.due_by(now + ahead);
-        if closed || work.is_stopped() || first.held.is_lost() || due > cap.placed() {
+        let slot = cap.free_slot(now);
+        let due = slot.is_some_and(|slot| slot <= now + ahead);
+        if closed || work.is_stopped() || first.held.is_lost() || due {
             let candidate = (first.next_rank(), *broadcast);
             next = Some(next.map_or(candidate, |next| next.min(candidate)));
         } else {
-            let wait = slot.filter(|slot| *slot > now + ahead).map_or(now + LOOK, |slot| slot - ahead);
-            let wait = wait.min(now + LOOK);
+            let wait = slot.map_or(now + LOOK, |slot| slot - ahead).min(now + LOOK);
             again = Some(again.map_or(wait, |again| again.min(wait)));
         }
     }

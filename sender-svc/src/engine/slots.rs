@@ -38,6 +38,18 @@ impl Slots {
         (None, forfeited)
     }
 
+    /// When the slot is that comes after the next `n`.
+    pub fn nth(&self, mut n: usize) -> Option<Instant> {
+        for span in &self.spans {
+            let left = span.left as usize;
+            if n < left {
+                return Some(span.next + span.step * u32::try_from(n).unwrap_or(u32::MAX));
+            }
+            n -= left;
+        }
+        None
+    }
+
     pub fn take(&mut self) {
         if let Some(span) = self.spans.front_mut() {
             span.pass();
@@ -46,13 +58,6 @@ impl Slots {
 }
 
 impl Span {
-    /// How many there are by `at`.
-    pub fn due_by(&self, at: Instant) -> usize {
-        let Some(past) = at.checked_duration_since(self.next).filter(|_| self.left > 0) else { return 0 };
-        let steps = past.as_secs_f64() / self.step.as_secs_f64().max(1e-9);
-        (steps as usize + 1).min(self.left as usize)
-    }
-
     fn pass(&mut self) {
         self.next += self.step;
         self.left = self.left.saturating_sub(1);
@@ -92,6 +97,15 @@ mod tests {
         let mut slots = slots(start + STEP, 5);
         slots.spans.push_back(Span { next: start + 20 * STEP, left: 1, step: STEP });
         assert_eq!(calls(&mut slots, start, start), [10, 20, 30, 40, 50, 200]);
+    }
+
+    #[test]
+    fn whoever_comes_later_waits_for_a_later_slot() {
+        let start = Instant::now();
+        let mut slots = slots(start, 2);
+        slots.spans.push_back(Span { next: start + 20 * STEP, left: 1, step: STEP });
+        let all = [0, 1, 2, 3].map(|n| slots.nth(n));
+        assert_eq!(all, [Some(start), Some(start + STEP), Some(start + 20 * STEP), None]);
     }
 
     #[test]

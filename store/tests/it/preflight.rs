@@ -15,7 +15,7 @@ async fn every_kind_of_audience_is_counted_by_provider_as_the_fan_out_would_find
     let other = store.register_provider("other", ProviderKind::Fcm).await.unwrap().unwrap();
     store.import(&[registration(other, 3)]).await.unwrap();
     sql(&store, "UPDATE device SET enabled = false WHERE user_id = 'user-9' RETURNING 1::bigint").await;
-    sql(&store, "UPDATE device SET quarantined_at = now(), quarantine_code = '403', quarantine_detail = '' WHERE user_id = 'user-8' RETURNING 1::bigint").await;
+    sql(&store, "UPDATE device SET quarantined_at = now(), quarantine_code = '403', quarantine_detail = '', quarantined_by = 1 WHERE user_id = 'user-8' RETURNING 1::bigint").await;
     sql(&store, "INSERT INTO device_topic (topic, shard, provider_id, device_id) SELECT t, shard, provider_id, id FROM device, unnest('{a,b}'::text[]) AS t WHERE user_id IN ('user-3', 'user-9') RETURNING 1::bigint").await;
     let users = |names: &[&str]| Audience::users(names.iter().map(ToString::to_string).collect());
     for (audience, expected, without) in [
@@ -35,12 +35,15 @@ async fn every_kind_of_audience_is_counted_by_provider_as_the_fan_out_would_find
 #[tokio::test]
 async fn a_large_audience_is_estimated_and_the_estimate_is_near() {
     let (store, _) = stage(1).await;
-    sql(&store, "WITH made AS (INSERT INTO device (shard, provider_id, user_id, token, registered_at, enabled)
-                 SELECT 0, 1, 'u', 'many-' || n, now(), n % 4 <> 0 FROM generate_series(1, 240000) AS n RETURNING 1)
-                 SELECT count(*) FROM made").await;
+    for _ in 0..5 {
+        // In parts, which a busy machine makes within a statement's time.
+        sql(&store, "WITH made AS (INSERT INTO device (shard, provider_id, user_id, token, registered_at, enabled)
+                     SELECT 0, 1, 'u', 'many-' || gen_random_uuid(), now(), n % 5 <> 0 FROM generate_series(1, 30000) AS n RETURNING 1)
+                     SELECT count(*) FROM made").await;
+    }
     let forecast = store.forecast(&Audience::Everyone).await.unwrap();
     let devices = forecast.providers[0].devices;
-    assert!(forecast.estimated && (170_000..190_000).contains(&devices), "{devices} of 180,001");
+    assert!(forecast.estimated && (112_000..128_000).contains(&devices), "{devices} of 120,001");
 }
 
 #[tokio::test]
