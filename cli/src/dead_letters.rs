@@ -24,7 +24,7 @@ pub enum Command {
     Replay(ReplayArgs),
 }
 
-/// Deliveries that will not be tried again, newest broadcast first
+/// Deliveries that will not be tried again, newest broadcast first; with --json all of them, a line each
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
     /// Only those of this broadcast
@@ -51,15 +51,16 @@ pub struct ListArgs {
     #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
     to: Option<prost_types::Timestamp>,
 
-    #[command(flatten)]
-    limit: Limit,
+    /// How many to show at most; 0: all [default: 100, with --json all]
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 /// Send dead letters again, as a broadcast of its own with the same message
 ///
 /// Each is taken up by one replay, and by a further one only where that ended without calling it; sending again with the same
 /// --key is harmless. Devices that are retired, or
-/// without consent by now, are left out.
+/// without consent by now, are left out; --dry-run tells how many.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
     /// Whose dead letters
@@ -78,6 +79,23 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
 
+    /// Only those of these devices, 10000 at most
+    #[arg(long = "device", value_name = "ID", num_args = 1.., value_parser = parse_id,
+          conflicts_with_all = ["reasons", "code", "provider", "from", "to"])]
+    devices: Vec<i64>,
+
+    /// Only what died not before this time
+    #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
+    from: Option<prost_types::Timestamp>,
+
+    /// Only what died before this time
+    #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
+    to: Option<prost_types::Timestamp>,
+
+    /// Calls within a second at most, by all senders together [default: no limit but the provider's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    max_rate: Option<i32>,
+
     /// Idempotency key of the replay [default: a new UUID, told on stderr]
     #[arg(long)]
     key: Option<String>,
@@ -86,9 +104,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     ttl: Option<Duration>,
 
-    /// Tell how many there are, and send nothing
-    #[arg(long, conflicts_with = "watch")]
-    validate_only: bool,
+    /// Tell how many there are, and how many would be left out and why; send nothing
+    #[arg(long, alias = "validate-only", conflicts_with = "watch")]
+    dry_run: bool,
 
     /// Follow it to its end, like `bongsu status --watch`
     #[arg(long, short)]
@@ -106,7 +124,7 @@ async fn replay(args: ReplayArgs, context: &Context) -> Result<(), Failure> {
     let client = context.servers.sender().await?;
     let output = context.output;
     let key = args.key.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    if args.key.is_none() && !args.validate_only {
+    if args.key.is_none() && !args.dry_run {
         // Before the call: whatever happens to us or to the answer, the call can be repeated.
         let note = format!("idempotency key: {key} (to ask again: --key {key})");
         output.note_with(&note, json!({ "idempotency_key": key }));
@@ -121,19 +139,47 @@ async fn replay(args: ReplayArgs, context: &Context) -> Result<(), Failure> {
             seconds: ttl.as_secs().try_into().unwrap_or(i64::MAX),
             nanos: 0,
         }),
-        validate_only: args.validate_only,
+        validate_only: args.dry_run,
+        device_ids: args.devices,
+        from_time: args.from,
+        to_time: args.to,
+        max_rate_per_second: args.max_rate.unwrap_or_default(),
     };
     let answer = client.call("replay dead letters", client.deliveries().replay_dead_letters(request)).await?;
-    if args.validate_only {
-        let matching = answer.matching;
-        let text = format!("{} would be sent again\n", number(matching));
-        return output.either(&json!({ "matching": matching }), || text);
+    if args.dry_run {
+        return dry_run(&answer, context);
     }
     let id = answer.broadcast_id;
     let again = if answer.replayed { "was asked for before: it" } else { "of its dead letters" };
     let text = format!("the replay {again} is broadcast {id}  (bongsu status {id} --watch)\n");
     output.either(&json!({ "broadcast_id": id.to_string(), "replayed": answer.replayed }), || text)?;
     if args.watch { follow(id, context).await } else { Ok(()) }
+}
+
+/// What a replay would send, and what it would not.
+fn dry_run(answer: &v1::ReplayDeadLettersResponse, context: &Context) -> Result<(), Failure> {
+    let (matching, partial) = (answer.matching, answer.partial);
+    let left = answer.excluded.unwrap_or_default();
+    let reasons = [
+        ("taken_up", left.taken_up, "taken up by a replay"),
+        ("unconfirmed", left.unconfirmed, "unconfirmed: name that reason to send them all the same"),
+        ("retired", left.retired, "device retired or quarantined"),
+        ("without_consent", left.without_consent, "consent withdrawn"),
+        ("unknown", left.unknown, "device without a dead letter of this broadcast"),
+    ];
+    let excluded: serde_json::Map<_, _> =
+        reasons.iter().map(|(name, n, _)| ((*name).to_owned(), json!(n))).collect();
+    let object = json!({ "matching": matching, "excluded": excluded, "partial": partial });
+    context.output.either(&object, || {
+        let mut text = format!("{} would be sent again\n", number(matching));
+        for (_, n, why) in reasons.iter().filter(|(_, n, _)| *n > 0) {
+            text += &format!("{} would not: {why}\n", number(*n));
+        }
+        if partial {
+            text += "there are more: only the first million dead letters were looked at\n";
+        }
+        text
+    })
 }
 
 async fn list(args: ListArgs, context: &Context) -> Result<(), Failure> {
@@ -160,5 +206,7 @@ async fn list(args: ListArgs, context: &Context) -> Result<(), Failure> {
         }
         output.data(&table.page(letters.iter().map(dead_letter_row).collect()))
     };
-    walk(output, &args.limit, PAGE, fetch, print).await
+    // For people a screen full; a program that is not told of a limit wants them all.
+    let limit = Limit { limit: args.limit.unwrap_or(if output.json { 0 } else { 100 }) };
+    walk(output, &limit, PAGE, fetch, print).await
 }

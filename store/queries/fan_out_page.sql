@@ -11,7 +11,9 @@ WITH marked AS (
     FROM (SELECT * FROM broadcast WHERE id = $1 OFFSET 0) AS br
     WHERE $2::audience_kind = 'dead_letters'
       AND l.broadcast_id = br.replay_of AND l.shard = $3 AND l.provider_id = $4 AND l.device_id > $5 AND l.device_id <= $6
-      AND (l.replayed_by IS NULL OR EXISTS (
+      AND br.replay_listed = 0
+      -- The slow tier leaves to people what was ever taken up.
+      AND (l.replayed_by IS NULL OR br.slow_round IS NULL AND EXISTS (
           SELECT FROM delivery x
           WHERE x.broadcast_id = l.replayed_by AND x.shard = l.shard AND x.provider_id = l.provider_id
             AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')
@@ -19,6 +21,28 @@ WITH marked AS (
       AND CASE cardinality(br.replay_reasons) WHEN 0 THEN l.reason <> 'unconfirmed' ELSE l.reason = ANY(br.replay_reasons) END
       AND (br.replay_code IS NULL OR l.code = br.replay_code)
       AND (br.replay_provider IS NULL OR l.provider_id = br.replay_provider)
+      AND (br.replay_from IS NULL OR l.created_at >= br.replay_from)
+      AND (br.replay_to IS NULL OR l.created_at < br.replay_to)
+      AND (SELECT d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
+    RETURNING l.device_id AS id
+), named AS (
+    -- The same of those that a replay names. What may have been accepted is not taken up by a name alone.
+    UPDATE dead_letter l
+    SET replayed_by = $1
+    FROM (SELECT br.replay_of, $3::smallint AS shard, $4::smallint AS provider_id, n.device_id
+          FROM broadcast br
+          JOIN broadcast_audience a ON a.broadcast_id = br.id
+          CROSS JOIN unnest(a.device_ids) AS n(device_id)
+          WHERE br.id = $1 AND br.replay_listed > 0 AND a.ordinal = $6
+          OFFSET 0) AS w
+    WHERE $2::audience_kind = 'dead_letters'
+      AND l.broadcast_id = w.replay_of AND l.shard = w.shard AND l.provider_id = w.provider_id AND l.device_id = w.device_id
+      AND (l.replayed_by IS NULL OR EXISTS (
+          SELECT FROM delivery x
+          WHERE x.broadcast_id = l.replayed_by AND x.shard = l.shard AND x.provider_id = l.provider_id
+            AND x.device_id = l.device_id AND x.state IN ('expired', 'cancelled', 'skipped')
+          OFFSET 0))
+      AND l.reason <> 'unconfirmed'
       AND (SELECT d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
     RETURNING l.device_id AS id
 ), target AS MATERIALIZED (
@@ -51,6 +75,8 @@ WITH marked AS (
     WHERE $2 = 'devices' AND a.broadcast_id = $1 AND a.ordinal = $6 AND d.id <= $7
     UNION ALL
     SELECT id FROM marked
+    UNION ALL
+    SELECT id FROM named
 ), made AS (
     INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
     -- In order of the key: each row goes beside the last.

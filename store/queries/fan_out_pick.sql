@@ -2,7 +2,8 @@
 -- and ends with the connection of a process that dies. NO KEY, so that dead letters, which refer to the broadcast, do not
 -- wait for it.
 SELECT id AS "id: BroadcastId", audience AS "audience: AudienceKind", topics, priority AS "priority: Priority",
-       fan_out_provider AS "provider: ProviderId", fan_out_shard AS shard, fan_out_cursor AS cursor, fan_out_rank AS rank,
+       fan_out_provider AS "provider: ProviderId",
+       CASE WHEN fan_out_shard < 0 THEN -1 - fan_out_shard ELSE fan_out_shard END::smallint AS "shard!", fan_out_cursor AS cursor, fan_out_rank AS rank,
        (SELECT shards FROM settings) AS "shards!",
        coalesce(fan_out_until, (SELECT last_value FROM device_id_seq)) AS "until!"
 FROM broadcast

@@ -34,6 +34,7 @@ mod preflight;
 mod provider;
 mod range;
 mod replay;
+mod replay_count;
 mod restore;
 mod retention;
 mod schedule;
@@ -72,7 +73,8 @@ pub use payload::{
 };
 pub use preflight::{Forecast, ProviderForecast};
 pub use provider::{Provider, ProviderInfo, ProviderKind};
-pub use replay::{NewReplay, Replay};
+pub use replay::{DeadLetterMatch, MAX_REPLAY_DEVICES, NewReplay, Replay, ReplayLetters};
+pub use replay_count::{MAX_REPLAY_COUNTED, ReplayCount};
 pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};
 pub use retention::{
     DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,

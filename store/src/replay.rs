@@ -6,15 +6,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use sqlx::types::Json;
+use time::OffsetDateTime;
 
+use crate::accept::AUDIENCE_ROW_IDS;
 use crate::broadcast::{Acceptance, AudienceKind, BroadcastState, Guarantee, Priority};
 use crate::broadcast_read::BroadcastRow;
 use crate::connect::Store;
 use crate::counts::Counts;
 use crate::delivery::DeadReason;
 use crate::error::Result;
-use crate::ids::{BroadcastId, ProviderId};
+use crate::ids::{BroadcastId, DeviceId, ProviderId};
+
+/// Devices that one replay may name.
+pub const MAX_REPLAY_DEVICES: usize = 10_000;
 
 /// A valid request to replay dead letters.
 #[derive(Debug, Clone)]
@@ -23,27 +29,73 @@ pub struct NewReplay {
     pub client_id: String,
     pub replay_id: String,
     pub broadcast: BroadcastId,
-    /// Empty: all but [`DeadReason::Unconfirmed`].
-    pub reasons: Vec<DeadReason>,
-    pub code: Option<String>,
-    pub provider: Option<ProviderId>,
+    pub letters: ReplayLetters,
     /// Until when it is worth sending.
     pub ttl: Duration,
-    /// Calls within any second at most; `None`: as many as can be made.
+    /// Calls within a second at most, by all senders together; None: no limit but the provider's.
     pub max_rate_per_second: Option<u32>,
 }
 
+/// Which dead letters of a broadcast.
+#[derive(Debug, Clone)]
+pub enum ReplayLetters {
+    /// No reasons: all but [`DeadReason::Unconfirmed`].
+    Matching(DeadLetterMatch),
+    /// Those of these devices, but for [`DeadReason::Unconfirmed`]: sorted, distinct, at least one, at most
+    /// [`MAX_REPLAY_DEVICES`].
+    Devices(Vec<DeviceId>),
+}
+
+/// Conditions of which a dead letter meets all; what is not said is none.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterMatch {
+    pub reasons: Vec<DeadReason>,
+    pub code: Option<String>,
+    pub provider: Option<ProviderId>,
+    /// Died not before …
+    pub from: Option<OffsetDateTime>,
+    /// … and before.
+    pub to: Option<OffsetDateTime>,
+}
+
+impl ReplayLetters {
+    pub(crate) fn matching(&self) -> DeadLetterMatch {
+        match self {
+            Self::Matching(these) => these.clone(),
+            Self::Devices(_) => DeadLetterMatch::default(),
+        }
+    }
+
+    pub(crate) fn devices(&self) -> Vec<i64> {
+        match self {
+            Self::Matching(_) => vec![],
+            Self::Devices(devices) => devices.iter().map(|DeviceId(id)| *id).collect(),
+        }
+    }
+}
+
 impl NewReplay {
-    /// Same content, same bytes: what the column keeps that holds a hash for other broadcasts.
+    /// Same content, same bytes: what the column keeps that holds a hash for other broadcasts. A replay that says nothing that
+    /// the first version did not know has the bytes of the first version, which stored replays have.
     fn fingerprint(&self) -> Vec<u8> {
-        let mut reasons: Vec<_> = self.reasons.iter().map(|reason| format!("{reason:?}")).collect();
+        let these = self.letters.matching();
+        let mut reasons: Vec<_> = these.reasons.iter().map(|reason| format!("{reason:?}")).collect();
         reasons.sort_unstable();
         reasons.dedup();
-        let (of, code, provider) = (self.broadcast, &self.code, self.provider.map(|p| p.0));
-        // Younger than the form: left out where it is not given, so that older replays keep theirs.
-        let rate =
-            self.max_rate_per_second.map(|rate| format!(" at most {rate} a second")).unwrap_or_default();
-        format!("replay/1 {of} {} {code:?} {provider:?} {:?}{rate}", reasons.join(","), self.ttl).into_bytes()
+        let reasons = reasons.join(",");
+        let (of, code, provider, ttl) = (self.broadcast, &these.code, these.provider.map(|p| p.0), self.ttl);
+        let devices = self.letters.devices();
+        let rate = self.max_rate_per_second;
+        if devices.is_empty() && these.from.is_none() && these.to.is_none() && rate.is_none() {
+            return format!("replay/1 {of} {reasons} {code:?} {provider:?} {ttl:?}").into_bytes();
+        }
+        let nanos = |moment: Option<OffsetDateTime>| moment.map(OffsetDateTime::unix_timestamp_nanos);
+        let mut list = Sha256::new();
+        devices.iter().for_each(|id| list.update(id.to_be_bytes()));
+        let list = list.finalize();
+        let (from, to) = (nanos(these.from), nanos(these.to));
+        format!("replay/2 {of} {reasons} {code:?} {provider:?} {ttl:?} {from:?} {to:?} {list:x} {rate:?}")
+            .into_bytes()
     }
 }
 
@@ -64,6 +116,18 @@ impl Store {
             return Ok(Replay::Accepted(found));
         }
         self.ensure_partitions().await?;
+        if let Some(row) = self.insert_replay(new).await? {
+            return Ok(Replay::Accepted(Acceptance::New(Box::new(row.with_counts(Counts::default())))));
+        }
+        // Somebody was faster, or there is nothing to replay.
+        let found = self.existing(&new.client_id, &new.replay_id, &new.fingerprint()).await?;
+        Ok(found.map_or(Replay::NotFound, Replay::Accepted))
+    }
+
+    /// None where the id stands for something already, or there is nothing to replay.
+    async fn insert_replay(&self, new: &NewReplay) -> Result<Option<BroadcastRow>> {
+        let (these, devices) = (new.letters.matching(), new.letters.devices());
+        let mut tx = self.pool.begin().await?;
         let inserted = sqlx::query_file_as!(
             BroadcastRow,
             "queries/replay_insert.sql",
@@ -72,33 +136,70 @@ impl Store {
             new.broadcast.0,
             new.fingerprint(),
             new.ttl.as_secs_f64(),
-            &new.reasons as _,
-            new.code,
-            new.provider.map(|p| p.0),
-            new.max_rate_per_second.and_then(|rate| i32::try_from(rate).ok())
+            &these.reasons as _,
+            these.code,
+            these.provider.map(|p| p.0),
+            these.from,
+            these.to,
+            i32::try_from(devices.len()).unwrap_or(i32::MAX)
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(&mut *tx)
         .await?;
-        if let Some(row) = inserted {
-            return Ok(Replay::Accepted(Acceptance::New(Box::new(row.with_counts(Counts::default())))));
+        if let Some(row) = &inserted
+            && !devices.is_empty()
+        {
+            let nobody: &[String] = &[];
+            sqlx::query_file!(
+                "queries/broadcast_audience_insert.sql",
+                row.id.0,
+                nobody,
+                &devices,
+                AUDIENCE_ROW_IDS
+            )
+            .execute(&mut *tx)
+            .await?;
         }
-        // Somebody was faster, or there is nothing to replay.
-        let found = self.existing(&new.client_id, &new.replay_id, &new.fingerprint()).await?;
-        Ok(found.map_or(Replay::NotFound, Replay::Accepted))
+        tx.commit().await?;
+        Ok(inserted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(letters: ReplayLetters) -> Vec<u8> {
+        capped(letters, None)
     }
 
-    /// How many dead letters [`Store::replay`] would take up now.
-    pub async fn count_replay(&self, new: &NewReplay) -> Result<i64> {
-        let shards = self.shards().await?.list();
-        Ok(sqlx::query_file_scalar!(
-            "queries/replay_count.sql",
-            new.broadcast.0,
-            &shards,
-            &new.reasons as _,
-            new.code,
-            new.provider.map(|p| p.0)
-        )
-        .fetch_one(&self.pool)
-        .await?)
+    fn capped(letters: ReplayLetters, max_rate_per_second: Option<u32>) -> Vec<u8> {
+        let ttl = Duration::from_secs(60);
+        let (client_id, replay_id) = (String::new(), String::new());
+        let broadcast = BroadcastId(7);
+        NewReplay { client_id, replay_id, broadcast, letters, ttl, max_rate_per_second }.fingerprint()
+    }
+
+    #[test]
+    fn a_replay_stored_by_the_first_version_still_stands_for_the_same_request() {
+        let reasons = vec![DeadReason::Rejected, DeadReason::AttemptsExhausted, DeadReason::Rejected];
+        let (code, provider) = (Some("503".to_owned()), Some(ProviderId(2)));
+        let these = DeadLetterMatch { reasons, code, provider, ..Default::default() };
+        let expected = "replay/1 7 AttemptsExhausted,Rejected Some(\"503\") Some(2) 60s";
+        assert_eq!(replay(ReplayLetters::Matching(these)), expected.as_bytes());
+    }
+
+    #[test]
+    fn every_condition_and_every_list_makes_another_request() {
+        let moment = Some(OffsetDateTime::UNIX_EPOCH);
+        let requests = [
+            ReplayLetters::Matching(DeadLetterMatch::default()),
+            ReplayLetters::Matching(DeadLetterMatch { from: moment, ..Default::default() }),
+            ReplayLetters::Matching(DeadLetterMatch { to: moment, ..Default::default() }),
+            ReplayLetters::Devices(vec![DeviceId(1)]),
+            ReplayLetters::Devices(vec![DeviceId(1), DeviceId(2)]),
+        ];
+        let mut distinct: std::collections::BTreeSet<_> = requests.into_iter().map(replay).collect();
+        distinct.insert(capped(ReplayLetters::Matching(DeadLetterMatch::default()), Some(5)));
+        assert_eq!(distinct.len(), 6);
     }
 }

@@ -1,8 +1,8 @@
 //! Promise 5: dead letters can be replayed, each once, and nothing that was sent is sent again.
 
 use bongsu_proto::v1::{
-    BroadcastState, DeadReason, GetBroadcastRequest, ListDeadLettersRequest, ReplayDeadLettersRequest,
-    audience_summary,
+    BroadcastState, DeadReason, GetBroadcastRequest, ListDeadLettersRequest,
+    ReplayDeadLettersRequest, ReplayExclusions, audience_summary,
 };
 use provider_sim::Behaviour;
 use serde_json::json;
@@ -65,14 +65,68 @@ async fn a_bad_replay_is_refused_with_what_is_wrong() {
         reasons: vec![99],
         provider: "nobody".into(),
         ttl: Some(prost_types::Duration { seconds: 0, nanos: 5 }),
+        max_rate_per_second: -1,
+        from_time: Some(prost_types::Timestamp { seconds: 60, nanos: 0 }),
+        to_time: Some(prost_types::Timestamp { seconds: 60, nanos: 0 }),
         ..Default::default()
     };
     let refused = deliveries.replay_dead_letters(wrong).await.unwrap_err();
     let details = refused.get_error_details();
     let violations = &details.bad_request().unwrap().field_violations;
     let fields: Vec<_> = violations.iter().map(|v| v.field.as_str()).collect();
-    for field in ["replay_id", "broadcast_id", "reasons[0]", "provider", "ttl"] {
+    for field in
+        ["replay_id", "broadcast_id", "reasons[0]", "provider", "ttl", "to_time", "max_rate_per_second"]
+    {
         assert!(fields.contains(&field), "{field}: {fields:?}");
     }
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_can_be_named_and_a_dry_run_says_who_is_left_out_and_why() {
+    let mut world = World::with_sender(Behaviour { status: Some(422), ..Default::default() }).await;
+    world.import_good(20).await;
+    let id = world.broadcast("k").await.id;
+    assert_eq!(world.finish(id).await.counts.unwrap().dead_rejected, 20);
+    world.sim.behave(json!({"status": null})).await;
+    let mut deliveries = world.deliveries().await;
+    let request = ListDeadLettersRequest { broadcast_id: id, ..Default::default() };
+    let letters = deliveries.list_dead_letters(request).await.unwrap().into_inner().dead_letters;
+    let mut device_ids: Vec<_> = letters.iter().take(5).map(|letter| letter.device_id).collect();
+    device_ids.extend([device_ids[0], 1_000_000]);
+
+    let named = ReplayDeadLettersRequest {
+        replay_id: "named".into(),
+        broadcast_id: id,
+        device_ids,
+        ..Default::default()
+    };
+    let dry = ReplayDeadLettersRequest { validate_only: true, ..named.clone() };
+    let answer = deliveries.replay_dead_letters(dry.clone()).await.unwrap().into_inner();
+    let unknown = ReplayExclusions { unknown: 1, ..Default::default() };
+    assert_eq!((answer.matching, answer.excluded, answer.partial), (5, Some(unknown), false));
+    let child = deliveries.replay_dead_letters(named.clone()).await.unwrap().into_inner().broadcast_id;
+    assert_eq!(world.finish(child).await.counts.unwrap().sent, 5);
+    let answer = deliveries.replay_dead_letters(dry).await.unwrap().into_inner();
+    let left = ReplayExclusions { taken_up: 5, unknown: 1, ..Default::default() };
+    assert_eq!((answer.matching, answer.excluded), (0, Some(left)));
+
+    let same = deliveries.replay_dead_letters(named.clone()).await.unwrap().into_inner();
+    assert_eq!((same.replayed, same.broadcast_id), (true, child));
+    let other = ReplayDeadLettersRequest { device_ids: vec![1], ..named.clone() };
+    assert_eq!(deliveries.replay_dead_letters(other).await.unwrap_err().code(), Code::AlreadyExists);
+    let both = ReplayDeadLettersRequest {
+        code: "422".into(),
+        reasons: vec![DeadReason::Rejected.into()],
+        ..named.clone()
+    };
+    assert_eq!(refused_fields(deliveries.replay_dead_letters(both).await.unwrap_err()), ["reasons", "code"]);
+    let many = ReplayDeadLettersRequest { device_ids: (1..=10_001).collect(), ..named };
+    assert_eq!(refused_fields(deliveries.replay_dead_letters(many).await.unwrap_err()), ["device_ids"]);
+    world.stop().await;
+}
+
+fn refused_fields(refused: tonic::Status) -> Vec<String> {
+    let details = refused.get_error_details();
+    details.bad_request().unwrap().field_violations.iter().map(|v| v.field.clone()).collect()
 }

@@ -6,7 +6,7 @@ use bongsu_ops::api::{Violations, from_timestamp, to_timestamp};
 use bongsu_proto::v1;
 use bongsu_store::{
     BroadcastId, BroadcastState, Counts, DeadLetter, DeadReason, Delivery, DeliveryState, ProviderCounts,
-    Status,
+    ReplayCount, Status,
 };
 use time::OffsetDateTime;
 
@@ -95,6 +95,23 @@ pub fn dead_letter(l: DeadLetter) -> v1::DeadLetter {
     }
 }
 
+/// What a dry run of a replay found.
+pub fn replay_count(count: ReplayCount) -> v1::ReplayDeadLettersResponse {
+    let excluded = v1::ReplayExclusions {
+        taken_up: count.taken_up,
+        unconfirmed: count.unconfirmed,
+        retired: count.retired,
+        without_consent: count.without_consent,
+        unknown: count.unknown,
+    };
+    v1::ReplayDeadLettersResponse {
+        matching: count.matching,
+        excluded: Some(excluded),
+        partial: count.partial,
+        ..Default::default()
+    }
+}
+
 fn delivery_state(state: DeliveryState) -> v1::DeliveryState {
     match state {
         DeliveryState::Pending => v1::DeliveryState::Pending,
@@ -179,4 +196,13 @@ pub fn moment(
         violations.add(field, "is no moment of the years 1 to 9999");
     }
     moment
+}
+
+/// That a time range is one.
+pub fn check_order(from: Option<OffsetDateTime>, to: Option<OffsetDateTime>, violations: &mut Violations) {
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        violations.add("to_time", "is not after from_time; give a later one");
+    }
 }

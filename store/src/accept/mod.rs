@@ -19,7 +19,7 @@ use crate::ids::{BroadcastId, DeviceId};
 pub(crate) use short::ShortLists;
 
 /// Ids in one row of an explicit audience, and so in one page of its fan-out.
-const AUDIENCE_ROW_IDS: i64 = 10_000;
+pub(crate) const AUDIENCE_ROW_IDS: i64 = 10_000;
 
 impl Store {
     /// Stores a broadcast, or finds the one that its idempotency key stands for. All or nothing, also when the caller

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bongsu_store::{
-    Acceptance, Audience, BroadcastId, BroadcastState, Controlled, DeadReason, DeliveryFilter, DeliveryState,
-    DeviceId, Due, FanOut, Flush, Guarantee, LeasedBatch, NewReplay, Outcome, ProviderId, Replay, Store,
-    Verdict,
+    Acceptance, Audience, BroadcastId, BroadcastState, Controlled, DeadLetterMatch, DeadReason,
+    DeliveryFilter, DeliveryState, DeviceId, Due, FanOut, Flush, Guarantee, LeasedBatch, NewReplay, Outcome,
+    ProviderId, Replay, ReplayLetters, Store, Verdict,
 };
 
 use super::expected::{Broadcast, Delivery, Lease, Model, Recorded};
@@ -463,9 +463,10 @@ impl Machine {
             client_id: "test".into(),
             replay_id: format!("r{}", self.made),
             broadcast: id,
-            reasons: vec![DeadReason::AttemptsExhausted, DeadReason::Unconfirmed],
-            code: None,
-            provider: None,
+            letters: ReplayLetters::Matching(DeadLetterMatch {
+                reasons: vec![DeadReason::AttemptsExhausted, DeadReason::Unconfirmed],
+                ..Default::default()
+            }),
             ttl: HOUR,
             max_rate_per_second: None,
         };

@@ -22,6 +22,10 @@ BEGIN
            '2025-02-01', '2100-01-01', '2025-02-02', CASE n % 2 WHEN 0 THEN timestamptz '2025-02-01' END, '2025-02-01'
     FROM generate_series(1, 200 * broadcasts) AS n;
     INSERT INTO broadcast_tally SELECT past(100 + n), 1, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(1, 200 * broadcasts) AS n;
+    -- Their rounds of the slow tier have been, or are not due.
+    UPDATE broadcast_tally
+    SET sent = 0, dead_attempts_exhausted = 1, slow_tier_from = CASE WHEN broadcast_id % 2 = 0 THEN timestamptz '2099-01-01' END
+    WHERE total = 1;
 
     -- One broadcast after another, so that each index grows at its end.
     FOR past IN SELECT past(n) FROM generate_series(1, broadcasts) AS n ORDER BY 1 LOOP

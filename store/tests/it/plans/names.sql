@@ -10,6 +10,7 @@ CREATE FUNCTION paused() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broa
 CREATE FUNCTION resumed() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-11 12:00+00') $$;
 CREATE FUNCTION scheduled() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 12:00+00') $$;
 CREATE FUNCTION capped() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 18:00+00') $$;
+CREATE FUNCTION naming() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 20:00+00') $$;
 CREATE FUNCTION ids(first bigint, last bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
     $$ SELECT array_agg(n) FROM generate_series(first, last) AS n $$;
 CREATE FUNCTION repeated(value anyelement, times int) RETURNS anyarray LANGUAGE sql IMMUTABLE AS

@@ -42,6 +42,7 @@ const BOUNDS: [(&str, &[&str]); 28] = [
     ("device_retirement", &["shard", "id"]),
     ("device_retired_token", &["token"]),
     ("broadcast_tally_pkey", &["broadcast_id"]),
+    ("broadcast_tally_slow_tier", &["provider_id", "slow_tier_from"]),
     ("broadcast_pkey", &["id"]),
     ("broadcast_key", &["client_id", "idempotency_key"]),
     ("broadcast_audience_pkey", &["broadcast_id", "ordinal"]),
@@ -153,8 +154,9 @@ impl Scan {
         let Some(index) = &self.index else {
             let table = self.table.as_deref().unwrap_or_default();
             let table = if table.starts_with("delivery_") { "delivery" } else { table };
-            // A bitmap's condition is that of the index scans below it.
-            let whole = GROWING.contains(&table) && self.kind != "Bitmap Heap Scan";
+            // A bitmap's condition is that of the index scans below it, and rows by their place are what another scan found.
+            let bounded = ["Bitmap Heap Scan", "Tid Scan"].contains(&&*self.kind);
+            let whole = GROWING.contains(&table) && !bounded;
             return whole.then(|| format!("{} on {table}", self.kind));
         };
         let Some((prefix, columns)) = BOUNDS.iter().find(|(prefix, _)| index.starts_with(prefix)) else {

@@ -111,12 +111,14 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "fan_out_bound" of "topics"       ("fanning_out(), 'topics', 0, 1, 5000, 1000000, '{news, sports}', 500") 1,
     Pool "fan_out_bound" of "dead_letters" ("fanning_out(), 'dead_letters', 0, 1, 3500, 1000000, '{}', 1000") 1,
     Pool "fan_out_bound" of "users"        ("fanning_out(), 'users', 0, 1, 0, 1000000, '{}', 1000") 1,
+    Pool "fan_out_bound" of "named_dead_letters" ("naming(), 'dead_letters', 0, 1, 0, 1000000, '{}', 1000") 1,
     // broadcast, kind, shard, provider, cursor, its end, until, topics, rank, deliveries a batch, weight
     Pool "fan_out_page" of "everyone"      ("fanning_out(), 'everyone', 0, 1, 5000, 5200, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "topics"        ("fanning_out(), 'topics', 0, 1, 5000, 5200, 1000000, '{news, sports}', 0, 50, 1") 4,
     Pool "fan_out_page" of "users"         ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "devices"       ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
+    Pool "fan_out_page" of "named_dead_letters"  ("naming(), 'dead_letters', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     // of two broadcasts: client, key, hash, title, body, data, priority, audience, seconds, moment, ids, guarantee, weight; expiry
     // from and to, users, of which broadcast each, devices, of which each, deliveries a batch
     Lane "broadcast_insert_short" ("'{test, test}', '{short-1, short-2}', '{00, 01}', '{t, t}', '{b, b}', repeated('{}'::text, 2),
@@ -125,8 +127,10 @@ pub const STATEMENTS: &[Statement] = statements! {
                                     ids(5001, 5100), repeated(2::bigint, 100), 500") 2,
     // broadcast, state, provider, cursor, rank, until, shard
     Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000, 0") 1,
-    // broadcast, shards, reasons, code, provider
-    Pool "replay_count"       ("ended(), '{0}', '{}', NULL, NULL") 1,
+    // broadcast, shard, provider and device before, limit, reasons, code, provider, from, to
+    Pool "replay_count"       ("final(), 0, 1, 2500, 500, '{}', NULL, NULL, NULL, NULL") 1,
+    // broadcast, devices, shards
+    Pool "replay_count_named" ("final(), ids(3001, 3250), '{0}'") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
     // broadcast, shards, provider and device before, states, provider, limit

@@ -35,11 +35,18 @@ INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body
 SELECT scheduled() + n, 'test', 'scheduled ' || n, '', '', '', '{}', 'normal', 'everyone', 'scheduled', '2025-02-12',
        CASE n WHEN 0 THEN now() - interval '1 second' ELSE timestamptz '2099-01-01' END, '2100-01-01'
 FROM generate_series(0, 1) AS n;
+-- A replay that names its dead letters.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, created_at,
+                       expires_at, replay_of, origin_id, replay_listed, fan_out_shard)
+VALUES (naming(), 'test', 'naming', '', '', '', '{}', 'normal', 'dead_letters', 'fanning_out', '2025-02-01', '2100-01-01', final(),
+        final(), 250, -1);
+INSERT INTO broadcast_audience (broadcast_id, ordinal, device_ids) VALUES (naming(), 1, ids(3001, 3250));
 INSERT INTO broadcast_audience (broadcast_id, ordinal, user_ids, device_ids)
 SELECT fanning_out(), 1, array_agg('user-' || n), NULL FROM generate_series(3001, 3200) AS n
 UNION ALL
 SELECT fanning_out(), 2, NULL, ids(4001, 4200);
-INSERT INTO broadcast_tally VALUES (final(), 1, 500, 500, 0, 0, 0, 0, 0, 0, 0);
+-- It waits for a round of the slow tier.
+INSERT INTO broadcast_tally VALUES (final(), 1, 500, 490, 10, 0, 0, 0, 0, 0, 0);
 
 INSERT INTO delivery (broadcast_id, shard, provider_id, device_id, attempts)
 SELECT at_work(), 0, 1, n, CASE WHEN n > 10000 THEN 1 ELSE 0 END FROM generate_series(1, 10800) AS n

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bongsu_store::{
-    Acceptance, Audience, BroadcastState, Controlled, DeadLetterFilter, DeviceId, NewReplay, ProviderId,
-    ProviderKind, Replay, SenderId, Shard, Store, Verdict, Want,
+    Acceptance, Audience, BroadcastState, Controlled, DeadLetterFilter, DeadLetterMatch, DeviceId, NewReplay,
+    ProviderId, ProviderKind, Replay, ReplayLetters, SenderId, Shard, Store, Verdict, Want,
 };
 
 use super::{SHARDS, live, reached};
@@ -137,16 +137,14 @@ async fn retries_dead_letters_and_replays_work_in_every_shard() {
         client_id: "test".into(),
         replay_id: "again".into(),
         broadcast: id,
-        reasons: vec![],
-        code: None,
-        provider: None,
+        letters: ReplayLetters::Matching(DeadLetterMatch::default()),
         ttl: HOUR,
         max_rate_per_second: None,
     };
-    assert_eq!(store.count_replay(&new).await.unwrap(), 200);
+    assert_eq!(store.count_replay(&new).await.unwrap().matching, 200);
     let Replay::Accepted(Acceptance::New(replay)) = store.replay(&new).await.unwrap() else { panic!("new") };
     fan_out_all(&store).await;
-    assert_eq!(store.count_replay(&new).await.unwrap(), 0);
+    assert_eq!(store.count_replay(&new).await.unwrap().matching, 0);
     sender.settle_all(&sender.claim().await, |_| Verdict::Sent).await;
     sweep_all(&store).await;
     assert_eq!(
