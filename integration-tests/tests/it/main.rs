@@ -35,6 +35,7 @@ mod parked_by_hand;
 mod provider_connections;
 mod provider_faults;
 mod replay;
+mod replay_killed;
 mod retention;
 mod sharded;
 mod slow_provider;
