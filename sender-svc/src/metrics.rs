@@ -90,6 +90,10 @@ pub fn describe() {
         "bongsu_sender_pace_slots_total",
         "Moments to call a provider with a rate limit at, by whether they were reserved, used, or let pass"
     );
+    describe_counter!(
+        "bongsu_sender_slow_rounds_total",
+        "Rounds of the slow tier that began here, by provider"
+    );
     describe_gauge!("bongsu_sender_status_streams", "Status streams served");
 }
 
@@ -210,6 +214,11 @@ pub fn probe(provider: &str, works: bool) {
     let outcome = if works { "works" } else { "fails" };
     counter!("bongsu_sender_probes_total", "provider" => provider.to_string(), "outcome" => outcome)
         .increment(1);
+}
+
+/// Rounds of the slow tier were made.
+pub fn slow_rounds(provider: &str, rounds: usize) {
+    counter!("bongsu_sender_slow_rounds_total", "provider" => provider.to_string()).increment(rounds as u64);
 }
 
 pub fn watchers(count: usize) {

@@ -39,6 +39,7 @@ mod restore;
 mod retention;
 mod schedule;
 mod shards;
+mod slow_tier;
 mod subscription;
 mod sweep;
 #[cfg(feature = "testing")]
@@ -82,6 +83,7 @@ pub use retention::{
 };
 pub use schedule::{Rescheduled, Started};
 pub use shards::{MAX_SHARDS, SetShards};
+pub use slow_tier::SlowRounds;
 pub use subscription::{BadSubscription, Subscription};
 pub use sweep::{SweepLane, Swept};
 pub use topic::Subscribed;

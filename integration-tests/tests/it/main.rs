@@ -39,6 +39,7 @@ mod replay_killed;
 mod retention;
 mod sharded;
 mod slow_provider;
+mod slow_tier;
 mod stoppable;
 mod tokens;
 mod truthful_health;

@@ -5,13 +5,21 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::invalidation;
+use super::{invalidation, slow_tier};
 use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
+use crate::engine::slow_tier::SlowTier;
 
 /// What every kind of provider may be told.
-pub(super) const NAMES: [&str; 6] =
-    ["rate_per_second", "in_flight", "call_timeout_ms", "never_park", "mass_invalidation", "retry"];
+pub(super) const NAMES: [&str; 7] = [
+    "rate_per_second",
+    "in_flight",
+    "call_timeout_ms",
+    "never_park",
+    "mass_invalidation",
+    "retry",
+    "slow_tier",
+];
 
 /// Calls within a second that a rate may allow.
 const MOST_PER_SECOND: u32 = 1_000_000;
@@ -29,6 +37,8 @@ pub struct Common {
     /// When it is not believed that tokens are gone; None: it always is.
     pub mass_invalidation: Option<MassInvalidation>,
     pub schedule: RetrySchedule,
+    /// When what used up its attempts is replayed by itself; None: never.
+    pub slow_tier: Option<SlowTier>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,6 +50,7 @@ pub(super) struct Table {
     pub never_park: Option<bool>,
     mass_invalidation: Option<toml::Value>,
     retry: Retry,
+    slow_tier: Option<toml::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -53,7 +64,15 @@ struct Retry {
 
 /// What a table comes to: what it does not say is as in `defaults`, and no delay shorter than what its kind asks for, `floor`.
 pub(super) fn of(table: Table, defaults: &Common, floor: Duration) -> anyhow::Result<Common> {
-    let Table { rate_per_second, in_flight, call_timeout_ms, never_park, mass_invalidation, retry } = table;
+    let Table {
+        rate_per_second,
+        in_flight,
+        call_timeout_ms,
+        never_park,
+        mass_invalidation,
+        retry,
+        slow_tier,
+    } = table;
     let millis = |given: Option<u64>, default| given.map_or(default, Duration::from_millis);
     let schedule = RetrySchedule {
         initial: millis(retry.initial_ms, defaults.schedule.initial),
@@ -71,6 +90,10 @@ pub(super) fn of(table: Table, defaults: &Common, floor: Duration) -> anyhow::Re
             None => defaults.mass_invalidation.clone(),
         },
         schedule,
+        slow_tier: match slow_tier {
+            Some(setting) => slow_tier::of(setting).context("slow_tier")?,
+            None => defaults.slow_tier,
+        },
     };
     ensure!(
         rate_per_second.is_none_or(|rate| (1..=MOST_PER_SECOND).contains(&rate)),

@@ -2,6 +2,7 @@
 
 pub mod common;
 mod invalidation;
+mod slow_tier;
 
 pub mod providers;
 
@@ -18,6 +19,7 @@ use self::common::Common;
 use self::providers::{Kind, Provider};
 use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
+use crate::engine::slow_tier::SlowTier;
 use crate::engine::{LEASE_MARGIN, Limits};
 use crate::provider::webhook::{Endpoint, Settings};
 
@@ -30,6 +32,7 @@ const RENEWALS: u32 = 2;
 /// Leases are renewed every fifth of their length, but never more seldom than this: it is also how long a sender leaves
 /// others' work alone after Postgres was away.
 const RENEW_AT_LEAST_EVERY: Duration = Duration::from_secs(4);
+const DEFAULT_SLOW_TIER_EVERY_MS: u64 = slow_tier::DEFAULT_EVERY.as_secs() * 1_000;
 
 /// Configuration of one sender.
 // No argument group: it would be called `Config` and clash with every other `Config` flattened into one command.
@@ -113,6 +116,14 @@ pub struct Config {
     #[arg(long, env = "BONGSU_NEVER_PARK")]
     pub never_park: bool,
 
+    /// Replay what used up its attempts by itself, in this many rounds at most, while its broadcast has not expired; 0: never
+    #[arg(long, env = "BONGSU_SLOW_TIER_ROUNDS", value_name = "N", default_value_t = 0)]
+    pub slow_tier_rounds: u32,
+
+    /// How long after a broadcast, or the round before, has ended a round of the slow tier begins, in milliseconds
+    #[arg(long, env = "BONGSU_SLOW_TIER_EVERY_MS", value_name = "MS", default_value_t = DEFAULT_SLOW_TIER_EVERY_MS)]
+    pub slow_tier_every_ms: u64,
+
     /// How many seconds beside the longest call a stop may take after SIGTERM
     #[arg(long, env = "BONGSU_DRAIN_GRACE_S", value_name = "SECONDS", default_value_t = 10)]
     pub drain_grace_s: u32,
@@ -160,6 +171,8 @@ impl Config {
             retry_factor: 3.0,
             max_attempts: 4,
             never_park: false,
+            slow_tier_rounds: 0,
+            slow_tier_every_ms: DEFAULT_SLOW_TIER_EVERY_MS,
             drain_grace_s: 10,
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }
@@ -216,6 +229,11 @@ impl Config {
             "--max-attempts (BONGSU_MAX_ATTEMPTS)",
             "--retry-factor (BONGSU_RETRY_FACTOR)",
         ]));
+        let names = [
+            "--slow-tier-every-ms (BONGSU_SLOW_TIER_EVERY_MS)",
+            "--slow-tier-rounds (BONGSU_SLOW_TIER_ROUNDS)",
+        ];
+        problems.extend(self.slow_tier().into_iter().flat_map(|tier| slow_tier::problems(tier, names)));
     }
 
     /// Those of the file, and those of the command line.
@@ -311,6 +329,7 @@ impl Config {
             in_flight: self.in_flight,
             call_timeout: Duration::from_millis(self.call_timeout_ms),
             never_park: self.never_park,
+            slow_tier: self.slow_tier(),
             mass_invalidation: Some(MassInvalidation::default()),
             schedule: RetrySchedule {
                 initial: Duration::from_millis(self.retry_initial_ms),
@@ -319,6 +338,12 @@ impl Config {
                 max_attempts: i32::try_from(self.max_attempts).unwrap_or(i32::MAX),
             },
         }
+    }
+
+    /// None where it is off.
+    fn slow_tier(&self) -> Option<SlowTier> {
+        let every = Duration::from_millis(self.slow_tier_every_ms);
+        Some(SlowTier { every, rounds: self.slow_tier_rounds }).filter(|tier| tier.rounds > 0)
     }
 
     fn limits(&self, providers: &[Provider]) -> Limits {

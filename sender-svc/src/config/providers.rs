@@ -9,6 +9,7 @@
 //! call_timeout_ms = 10000
 //! never_park = false
 //! mass_invalidation = { share = 0.5, answers = 200, window_ms = 60000 }   # or "off"
+//! slow_tier = { every_ms = 600000, rounds = 3 }   # or "off"; the command line's where absent, which is off, too
 //!
 //! [providers.hook.retry]
 //! initial_ms = 2000
@@ -172,6 +173,7 @@ mod tests {
     use super::*;
     use crate::engine::doubt::MassInvalidation;
     use crate::engine::judge::RetrySchedule;
+    use crate::engine::slow_tier::SlowTier;
 
     fn defaults() -> Common {
         let schedule = RetrySchedule {
@@ -189,6 +191,7 @@ mod tests {
             never_park: false,
             mass_invalidation,
             schedule,
+            slow_tier: None,
         }
     }
 
@@ -212,6 +215,7 @@ mod tests {
             never_park = true
             mass_invalidation = { share = 0.8, window_ms = 500 }
             retry = { initial_ms = 100, factor = 2.0, max_attempts = 9, floor_ms = 50 }
+            slow_tier = { every_ms = 60000 }
         "#;
         let providers = parse(text, &defaults()).expect("fine");
         assert_eq!((&*providers[0].name, &*providers[1].name), ("one", "two"));
@@ -233,6 +237,7 @@ mod tests {
             never_park: true,
             mass_invalidation,
             schedule,
+            slow_tier: Some(SlowTier { every: Duration::from_secs(60), rounds: 3 }),
         };
         assert_eq!(providers[1].common, common);
     }

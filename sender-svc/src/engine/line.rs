@@ -15,6 +15,7 @@ use super::judge::RetrySchedule;
 use super::pace::{self, Pacer};
 use super::queue::LocalQueue;
 use super::ramp;
+use super::slow_tier::SlowTier;
 use crate::config::common::Common;
 use crate::metrics::{CallMeter, PaceMeter};
 use crate::provider::{Adapter, Answer, Trouble};
@@ -40,6 +41,7 @@ pub struct Line {
     pub name: String,
     pub adapter: Adapter,
     pub schedule: RetrySchedule,
+    pub slow_tier: Option<SlowTier>,
     /// Free places for calls.
     pub flight: Arc<Semaphore>,
     flight_limit: usize,
@@ -79,6 +81,7 @@ impl Line {
             name,
             adapter,
             schedule: common.schedule.clone(),
+            slow_tier: common.slow_tier,
             flight: Arc::new(Semaphore::new(flight_limit)),
             flight_limit,
             adapted: AtomicUsize::new(flight_limit),

@@ -30,6 +30,7 @@ mod ramp;
 mod reserve;
 mod slots;
 mod start;
+pub mod slow_tier;
 mod sweep;
 
 use std::sync::Arc;
@@ -133,6 +134,7 @@ pub async fn run(
     for line in &engine.lines {
         starters.spawn(call::run(calls.clone(), line.clone(), shutdown.clone()));
     }
+    starters.spawn(slow_tier::run(engine.clone(), shutdown.clone()));
     starters.spawn(hygiene::run(engine.clone(), calls.settled.clone(), shutdown.clone()));
     starters.spawn(mark::run(engine.clone(), calls.settled.clone(), marking, shutdown.clone()));
     drop(calls);

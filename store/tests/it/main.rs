@@ -19,5 +19,6 @@ mod replaying;
 mod retention;
 mod scheduling;
 mod sharding;
+mod slow_tier;
 mod stage;
 mod takeover;

@@ -131,6 +131,8 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "replay_count"       ("final(), 0, 1, 2500, 500, '{}', NULL, NULL, NULL, NULL") 1,
     // broadcast, devices, shards
     Pool "replay_count_named" ("final(), ids(3001, 3250), '{0}'") 1,
+    // provider, seconds, rounds, broadcasts at most, client
+    Pool "slow_tier_step"     ("1, 0, 3, 100, 'bongsu:slow-tier'") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
     // broadcast, shards, provider and device before, states, provider, limit
