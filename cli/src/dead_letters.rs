@@ -1,4 +1,4 @@
-//! `bongsu dead-letters list|replay`.
+//! `bongsu dead-letters list|replay|purge`.
 
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ const PAGE: i32 = 1_000;
 pub enum Command {
     List(ListArgs),
     Replay(ReplayArgs),
+    Purge(PurgeArgs),
 }
 
 /// Deliveries that will not be tried again, newest broadcast first; with --json all of them, a line each
@@ -113,10 +114,46 @@ pub struct ReplayArgs {
     watch: bool,
 }
 
+/// Delete dead letters: those of a broadcast, or what died before a time
+///
+/// They can then be neither listed nor replayed. Counts and deliveries stay as they are. Without this they go with their
+/// broadcast, after --history-days.
+#[derive(Debug, clap::Args)]
+pub struct PurgeArgs {
+    /// Only those of this broadcast
+    #[arg(long, value_name = "ID", value_parser = parse_id, required_unless_present = "before")]
+    broadcast: Option<i64>,
+
+    /// Only what died before this time
+    #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
+    before: Option<prost_types::Timestamp>,
+
+    /// Only what died not before this time
+    #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
+    from: Option<prost_types::Timestamp>,
+
+    /// Only those that died of this; repeat for several
+    #[arg(long = "reason", value_name = "REASON", value_parser = words::parser::<v1::DeadReason>())]
+    reasons: Vec<v1::DeadReason>,
+
+    /// Only those whose last attempt ended with exactly this code: an HTTP status, "timeout", …
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+
+    /// Only those of this provider
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+
+    /// Tell how many there are, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
 pub async fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
         Command::List(args) => list(args, context).await,
         Command::Replay(args) => replay(args, context).await,
+        Command::Purge(args) => purge(args, context).await,
     }
 }
 
@@ -154,6 +191,42 @@ async fn replay(args: ReplayArgs, context: &Context) -> Result<(), Failure> {
     let text = format!("the replay {again} is broadcast {id}  (bongsu status {id} --watch)\n");
     output.either(&json!({ "broadcast_id": id.to_string(), "replayed": answer.replayed }), || text)?;
     if args.watch { follow(id, context).await } else { Ok(()) }
+}
+
+/// Goes on until the server has looked at all: a call does what it can in some seconds.
+async fn purge(args: PurgeArgs, context: &Context) -> Result<(), Failure> {
+    let client = context.servers.sender().await?;
+    let mut request = v1::PurgeDeadLettersRequest {
+        broadcast_id: args.broadcast.unwrap_or_default(),
+        reasons: args.reasons.iter().map(|reason| *reason as i32).collect(),
+        code: args.code.unwrap_or_default(),
+        provider: args.provider.unwrap_or_default(),
+        from_time: args.from,
+        to_time: args.before,
+        validate_only: args.dry_run,
+        page_token: String::new(),
+    };
+    let (mut purged, mut matching) = (0, 0);
+    let mut deliveries = client.deliveries();
+    loop {
+        let call = deliveries.purge_dead_letters(request.clone());
+        let answer = client.call("purge dead letters", call).await.inspect_err(|_| {
+            if purged > 0 {
+                context.output.note(&format!("{} were deleted before", number(purged)));
+            }
+        })?;
+        purged += answer.purged;
+        matching += answer.matching;
+        if answer.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = answer.next_page_token;
+    }
+    let object = json!({ "purged": purged, "matching": matching });
+    context.output.either(&object, || match args.dry_run {
+        true => format!("{} would be deleted\n", number(matching)),
+        false => format!("{} were deleted\n", number(purged)),
+    })
 }
 
 /// What a replay would send, and what it would not.

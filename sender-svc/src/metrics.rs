@@ -21,6 +21,7 @@ const METHODS: [(&str, &str); 8] = [
     ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
     ("/bongsu.v1.DeliveryService/ListDeadLetters", "ListDeadLetters"),
     ("/bongsu.v1.DeliveryService/ReplayDeadLetters", "ReplayDeadLetters"),
+    ("/bongsu.v1.DeliveryService/PurgeDeadLetters", "PurgeDeadLetters"),
     ("/bongsu.v1.ProviderService/ListProviders", "ListProviders"),
     ("/bongsu.v1.ProviderService/UnparkProvider", "UnparkProvider"),
     ("/bongsu.v1.ProviderService/ParkProvider", "ParkProvider"),

@@ -32,6 +32,7 @@ mod pace;
 mod payload;
 mod preflight;
 mod provider;
+mod purge;
 mod range;
 mod replay;
 mod replay_count;
@@ -74,6 +75,7 @@ pub use payload::{
 };
 pub use preflight::{Forecast, ProviderForecast};
 pub use provider::{Provider, ProviderInfo, ProviderKind};
+pub use purge::{DeadLetterPlace, PURGE_STEP, PurgeFilter, PurgeStep};
 pub use replay::{DeadLetterMatch, MAX_REPLAY_DEVICES, NewReplay, Replay, ReplayLetters};
 pub use replay_count::{MAX_REPLAY_COUNTED, ReplayCount};
 pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};

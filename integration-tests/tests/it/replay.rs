@@ -1,8 +1,8 @@
 //! Promise 5: dead letters can be replayed, each once, and nothing that was sent is sent again.
 
 use bongsu_proto::v1::{
-    BroadcastState, DeadReason, GetBroadcastRequest, ListDeadLettersRequest,
-    ReplayDeadLettersRequest, ReplayExclusions, audience_summary,
+    BroadcastState, DeadReason, GetBroadcastRequest, GetStatusRequest, ListDeadLettersRequest,
+    PurgeDeadLettersRequest, ReplayDeadLettersRequest, ReplayExclusions, audience_summary,
 };
 use provider_sim::Behaviour;
 use serde_json::json;
@@ -129,4 +129,37 @@ async fn devices_can_be_named_and_a_dry_run_says_who_is_left_out_and_why() {
 fn refused_fields(refused: tonic::Status) -> Vec<String> {
     let details = refused.get_error_details();
     details.bad_request().unwrap().field_violations.iter().map(|v| v.field.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purged_dead_letters_are_gone_and_what_happened_stays_told() {
+    let mut world = World::with_sender(Behaviour { status: Some(422), ..Default::default() }).await;
+    world.import_good(30).await;
+    let id = world.broadcast("k").await.id;
+    let before = world.finish(id).await.counts.unwrap();
+    let mut deliveries = world.deliveries().await;
+    let purge = PurgeDeadLettersRequest { broadcast_id: id, code: "422".into(), ..Default::default() };
+    let dry = PurgeDeadLettersRequest { validate_only: true, ..purge.clone() };
+    let answer = deliveries.purge_dead_letters(dry).await.unwrap().into_inner();
+    assert_eq!((answer.matching, answer.purged, &*answer.next_page_token), (30, 0, ""));
+    for purged in [30, 0] {
+        let answer = deliveries.purge_dead_letters(purge.clone()).await.unwrap().into_inner();
+        assert_eq!((answer.matching, answer.purged, &*answer.next_page_token), (0, purged, ""));
+    }
+    let request = ListDeadLettersRequest { broadcast_id: id, ..Default::default() };
+    let listed = deliveries.list_dead_letters(request).await.unwrap().into_inner().dead_letters;
+    assert_eq!(listed.len(), 0);
+    let request = GetStatusRequest { broadcast_id: id };
+    let status = deliveries.get_status(request).await.unwrap().into_inner().status.unwrap();
+    assert_eq!(status.counts.unwrap(), before);
+    assert_eq!(world.store().broken_invariants().await.unwrap(), []);
+
+    let unknown = PurgeDeadLettersRequest { broadcast_id: 7, ..Default::default() };
+    assert_eq!(deliveries.purge_dead_letters(unknown).await.unwrap_err().code(), Code::NotFound);
+    let everything = PurgeDeadLettersRequest::default();
+    assert_eq!(
+        refused_fields(deliveries.purge_dead_letters(everything).await.unwrap_err()),
+        ["broadcast_id"]
+    );
+    world.stop().await;
 }

@@ -2,6 +2,7 @@
 
 mod convert;
 mod providers;
+mod purge;
 mod replay;
 mod status;
 mod watch;
@@ -13,8 +14,8 @@ use bongsu_ops::api::{PageFilter, Violations, page_size};
 use bongsu_proto::v1::delivery_service_server::DeliveryService;
 use bongsu_proto::v1::{
     GetStatusRequest, GetStatusResponse, ListDeadLettersRequest, ListDeadLettersResponse,
-    ListDeliveriesRequest, ListDeliveriesResponse, ReplayDeadLettersRequest, ReplayDeadLettersResponse,
-    StreamStatusRequest, StreamStatusResponse,
+    ListDeliveriesRequest, ListDeliveriesResponse, PurgeDeadLettersRequest, PurgeDeadLettersResponse,
+    ReplayDeadLettersRequest, ReplayDeadLettersResponse, StreamStatusRequest, StreamStatusResponse,
 };
 use bongsu_store::{BroadcastId, DeadLetterFilter, DeliveryFilter, DeviceId, ProviderId, Store, StoreError};
 use tokio_stream::wrappers::ReceiverStream;
@@ -140,6 +141,13 @@ impl DeliveryService for Deliveries {
         request: Request<ReplayDeadLettersRequest>,
     ) -> Result<Response<ReplayDeadLettersResponse>, Status> {
         Ok(Response::new(self.replay(request.into_inner()).await?))
+    }
+
+    async fn purge_dead_letters(
+        &self,
+        request: Request<PurgeDeadLettersRequest>,
+    ) -> Result<Response<PurgeDeadLettersResponse>, Status> {
+        Ok(Response::new(self.purge(request.into_inner()).await?))
     }
 }
 

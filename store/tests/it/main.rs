@@ -14,6 +14,7 @@ mod outage;
 mod pacing;
 mod plans;
 mod preflight;
+mod purging;
 mod queue;
 mod replaying;
 mod retention;

@@ -133,6 +133,9 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "replay_count_named" ("final(), ids(3001, 3250), '{0}'") 1,
     // provider, seconds, rounds, broadcasts at most, client
     Pool "slow_tier_step"     ("1, 0, 3, 100, 'bongsu:slow-tier'") 1,
+    // broadcast, shard, provider and device before, broadcast, reasons, code, provider, from, to, limit, count only
+    Pool "dead_letter_purge"  ("final(), 0, 1, 2500, final(), '{rejected}', '400', 1, NULL, NULL, 500, false") 1,
+    Pool "dead_letter_purge" of "a_time"   ("0, -32768, 0, 0, NULL, '{}', NULL, NULL, NULL, now(), 500, false") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
     // broadcast, shards, provider and device before, states, provider, limit

@@ -1,0 +1,73 @@
+//! Purging dead letters because an operator says so, in small steps. Deliveries and tallies go on saying what happened; that a
+//! failed delivery has no dead letter any more is counted, so that the books still balance.
+
+use crate::connect::{Store, bounded};
+use crate::error::Result;
+use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
+use crate::replay::DeadLetterMatch;
+
+/// Dead letters that one step looks at: some ten milliseconds.
+pub const PURGE_STEP: i64 = 1_000;
+
+/// Where a dead letter is in the order of their list.
+pub type DeadLetterPlace = (BroadcastId, Shard, ProviderId, DeviceId);
+
+/// Which dead letters to purge.
+#[derive(Debug, Clone)]
+pub struct PurgeFilter {
+    /// None: of all broadcasts.
+    pub broadcast: Option<BroadcastId>,
+    pub letters: DeadLetterMatch,
+    /// Counts them and deletes nothing.
+    pub count_only: bool,
+}
+
+/// What one step did.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PurgeStep {
+    /// Dead letters deleted, or counted.
+    pub letters: i64,
+    /// Where the next step goes on; None: it was the last one.
+    pub next: Option<DeadLetterPlace>,
+}
+
+impl Store {
+    /// Deletes those of the next [`PURGE_STEP`] dead letters that match. Doing it again does no harm.
+    pub async fn purge_dead_letters(
+        &self,
+        filter: &PurgeFilter,
+        after: Option<DeadLetterPlace>,
+    ) -> Result<PurgeStep> {
+        let first = (filter.broadcast.unwrap_or(BroadcastId(0)), Shard::MIN, ProviderId(0), DeviceId(0));
+        let (broadcast, shard, provider, device) = after.unwrap_or(first);
+        let these = &filter.letters;
+        bounded("purge of dead letters", async {
+            let step = sqlx::query_file!(
+                "queries/dead_letter_purge.sql",
+                broadcast.0,
+                shard,
+                provider.0,
+                device.0,
+                filter.broadcast.map(|b| b.0),
+                &these.reasons as _,
+                these.code,
+                these.provider.map(|p| p.0),
+                these.from,
+                these.to,
+                PURGE_STEP,
+                filter.count_only
+            )
+            .fetch_one(&self.pool)
+            .await?;
+            let last = match (step.broadcast, step.shard, step.provider, step.device) {
+                (Some(broadcast), Some(shard), Some(provider), Some(device)) => {
+                    Some((broadcast, shard, provider, device))
+                }
+                _ => None,
+            };
+            Ok(PurgeStep { letters: step.letters, next: last.filter(|_| step.looked_at == PURGE_STEP) })
+        })
+        .await
+    }
+}
