@@ -119,9 +119,10 @@ pub struct ReplayArgs {
 /// They can then be neither listed nor replayed. Counts and deliveries stay as they are. Without this they go with their
 /// broadcast, after --history-days.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["broadcast", "before"])))]
 pub struct PurgeArgs {
     /// Only those of this broadcast
-    #[arg(long, value_name = "ID", value_parser = parse_id, required_unless_present = "before")]
+    #[arg(long, value_name = "ID", value_parser = parse_id)]
     broadcast: Option<i64>,
 
     /// Only what died before this time
@@ -249,7 +250,7 @@ fn dry_run(answer: &v1::ReplayDeadLettersResponse, context: &Context) -> Result<
             text += &format!("{} would not: {why}\n", number(*n));
         }
         if partial {
-            text += "there are more: only the first million dead letters were looked at\n";
+            text += "there are more: this is as far as a dry run looks\n";
         }
         text
     })

@@ -61,6 +61,12 @@ pub struct DeliveryFilter {
     pub limit: i64,
 }
 
+/// Dead letters that one page of their list looks at: some tens of milliseconds, however few match.
+pub const LIST_LOOKS_AT: i64 = 20_000;
+
+/// Where a dead letter is in the order of their list.
+pub type DeadLetterPlace = (BroadcastId, Shard, ProviderId, DeviceId);
+
 /// A delivery that will not be tried again.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
@@ -91,7 +97,7 @@ pub struct DeadLetterFilter {
     pub from: Option<OffsetDateTime>,
     pub to: Option<OffsetDateTime>,
     /// The last one of the page before.
-    pub after: Option<(BroadcastId, Shard, ProviderId, DeviceId)>,
+    pub after: Option<DeadLetterPlace>,
     /// Rows at most.
     pub limit: i64,
 }
@@ -150,11 +156,12 @@ impl Store {
         Ok(dropped.unwrap_or(false))
     }
 
-    /// A page of dead letters.
+    /// A page of dead letters: those that match of the next [`LIST_LOOKS_AT`]. Where that are fewer than the limit, there may be
+    /// more behind [`Store::dead_letters_reach`].
     pub async fn list_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Vec<DeadLetter>> {
-        let last = (BroadcastId(i64::MAX), Shard::MAX, ProviderId(i16::MAX), DeviceId(i64::MAX));
-        let (broadcast, shard, provider, device) = filter.after.unwrap_or(last);
-        Ok(sqlx::query_file_as!(
+        let (broadcast, shard, provider, device) = filter.place();
+        let mut tx = self.begin_in_order().await?;
+        let letters = sqlx::query_file_as!(
             DeadLetter,
             "queries/dead_letter_list.sql",
             shard,
@@ -167,9 +174,40 @@ impl Store {
             broadcast.0,
             provider.0,
             device.0,
-            filter.limit
+            filter.limit,
+            LIST_LOOKS_AT
         )
-        .fetch_all(&self.pool)
-        .await?)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(letters)
+    }
+
+    /// How far a list with this filter looks; None: to the end.
+    pub async fn dead_letters_reach(&self, filter: &DeadLetterFilter) -> Result<Option<DeadLetterPlace>> {
+        let (broadcast, shard, provider, device) = filter.place();
+        let mut tx = self.begin_in_order().await?;
+        let last = sqlx::query_file!(
+            "queries/dead_letter_reach.sql",
+            shard,
+            filter.broadcast.map(|b| b.0),
+            broadcast.0,
+            provider.0,
+            device.0,
+            LIST_LOOKS_AT,
+            filter.to
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(last.map(|last| (last.broadcast, last.shard, last.provider, last.device)))
+    }
+}
+
+impl DeadLetterFilter {
+    /// What a page begins after.
+    fn place(&self) -> DeadLetterPlace {
+        let newest = (BroadcastId(i64::MAX), Shard::MAX, ProviderId(i16::MAX), DeviceId(i64::MAX));
+        self.after.unwrap_or(newest)
     }
 }

@@ -48,7 +48,9 @@ pub mod testing;
 mod text;
 mod topic;
 
-pub use answers::{DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, Status};
+pub use answers::{
+    DeadLetter, DeadLetterFilter, DeadLetterPlace, Delivery, DeliveryFilter, LIST_LOOKS_AT, Status,
+};
 pub use broadcast::*;
 pub use capped::{CAPPED_AHEAD, CAPPED_SHARE, CappedBroadcast, CappedTaken, CappedWant};
 pub use claim::{ClaimLane, LeasedBatch, Reclaim, Work};
@@ -75,7 +77,7 @@ pub use payload::{
 };
 pub use preflight::{Forecast, ProviderForecast};
 pub use provider::{Provider, ProviderInfo, ProviderKind};
-pub use purge::{DeadLetterPlace, PURGE_STEP, PurgeFilter, PurgeStep};
+pub use purge::{PURGE_STEP, PurgeFilter, PurgeStep};
 pub use replay::{DeadLetterMatch, MAX_REPLAY_DEVICES, NewReplay, Replay, ReplayLetters};
 pub use replay_count::{MAX_REPLAY_COUNTED, ReplayCount};
 pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};

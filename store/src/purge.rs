@@ -1,6 +1,9 @@
 //! Purging dead letters because an operator says so, in small steps. Deliveries and tallies go on saying what happened; that a
 //! failed delivery has no dead letter any more is counted, so that the books still balance.
 
+use sqlx::{Postgres, Transaction};
+
+use crate::answers::DeadLetterPlace;
 use crate::connect::{Store, bounded};
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
@@ -8,9 +11,6 @@ use crate::replay::DeadLetterMatch;
 
 /// Dead letters that one step looks at: some ten milliseconds.
 pub const PURGE_STEP: i64 = 1_000;
-
-/// Where a dead letter is in the order of their list.
-pub type DeadLetterPlace = (BroadcastId, Shard, ProviderId, DeviceId);
 
 /// Which dead letters to purge.
 #[derive(Debug, Clone)]
@@ -33,6 +33,14 @@ pub struct PurgeStep {
 }
 
 impl Store {
+    /// A transaction that reads pages along an index whatever the statistics say: a step that read and sorted all there is would
+    /// make many steps slower and slower.
+    pub(crate) async fn begin_in_order(&self) -> Result<Transaction<'static, Postgres>> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query("SET LOCAL enable_bitmapscan = off").execute(&mut *tx).await?;
+        Ok(tx)
+    }
+
     /// Deletes those of the next [`PURGE_STEP`] dead letters that match. Doing it again does no harm.
     pub async fn purge_dead_letters(
         &self,
@@ -43,6 +51,7 @@ impl Store {
         let (broadcast, shard, provider, device) = after.unwrap_or(first);
         let these = &filter.letters;
         bounded("purge of dead letters", async {
+            let mut tx = self.begin_in_order().await?;
             let step = sqlx::query_file!(
                 "queries/dead_letter_purge.sql",
                 broadcast.0,
@@ -58,8 +67,9 @@ impl Store {
                 PURGE_STEP,
                 filter.count_only
             )
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *tx)
             .await?;
+            tx.commit().await?;
             let last = match (step.broadcast, step.shard, step.provider, step.device) {
                 (Some(broadcast), Some(shard), Some(provider), Some(device)) => {
                     Some((broadcast, shard, provider, device))

@@ -1,12 +1,16 @@
 //! What a replay would take up, counted before it is asked for.
 
+use std::time::{Duration, Instant};
+
 use crate::connect::{Store, bounded};
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
 use crate::replay::{DeadLetterMatch, NewReplay, ReplayLetters};
 
-/// Dead letters that a count looks at: some seconds of work.
+/// Dead letters that a count looks at.
 pub const MAX_REPLAY_COUNTED: i64 = 1_000_000;
+/// It begins no statement later than this: a caller waits for the answer.
+const COUNTING_TAKES: Duration = Duration::from_secs(5);
 /// Of these, in one statement.
 const COUNTED_AT_A_TIME: i64 = 10_000;
 
@@ -23,7 +27,7 @@ pub struct ReplayCount {
     pub without_consent: i64,
     /// Devices that were named and have no dead letter of this broadcast.
     pub unknown: i64,
-    /// There are more than [`MAX_REPLAY_COUNTED`], of which only so many were looked at.
+    /// There are more than were looked at: [`MAX_REPLAY_COUNTED`], or what could be in the time that there is.
     pub partial: bool,
 }
 
@@ -57,11 +61,11 @@ impl Store {
     /// In steps, so that no statement is a long one however many there are.
     async fn count_matching(&self, broadcast: BroadcastId, these: &DeadLetterMatch) -> Result<ReplayCount> {
         let mut count = ReplayCount::default();
-        let mut looked_at = 0;
+        let (began, mut looked_at) = (Instant::now(), 0);
         for shard in self.shards().await?.all() {
             let mut after = Some((ProviderId(0), DeviceId(0)));
             while let Some(place) = after {
-                if looked_at >= MAX_REPLAY_COUNTED {
+                if looked_at >= MAX_REPLAY_COUNTED || began.elapsed() >= COUNTING_TAKES {
                     return Ok(ReplayCount { partial: true, ..count });
                 }
                 let step = self.count_step(broadcast, shard, place, these, &mut count);
@@ -82,6 +86,7 @@ impl Store {
         these: &DeadLetterMatch,
         count: &mut ReplayCount,
     ) -> Result<(i64, Option<(ProviderId, DeviceId)>)> {
+        let mut tx = self.begin_in_order().await?;
         let found = sqlx::query_file!(
             "queries/replay_count.sql",
             broadcast.0,
@@ -95,8 +100,9 @@ impl Store {
             these.from,
             these.to
         )
-        .fetch_one(&self.pool)
+        .fetch_one(&mut *tx)
         .await?;
+        tx.commit().await?;
         count.matching += found.matching;
         count.taken_up += found.taken_up;
         count.unconfirmed += found.unconfirmed;

@@ -96,7 +96,7 @@ pub fn dead_letter(l: DeadLetter) -> v1::DeadLetter {
 }
 
 /// What a dry run of a replay found.
-pub fn replay_count(count: ReplayCount) -> v1::ReplayDeadLettersResponse {
+pub fn replay_count(count: &ReplayCount) -> v1::ReplayDeadLettersResponse {
     let excluded = v1::ReplayExclusions {
         taken_up: count.taken_up,
         unconfirmed: count.unconfirmed,

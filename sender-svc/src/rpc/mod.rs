@@ -130,8 +130,14 @@ impl DeliveryService for Deliveries {
         {
             return Err(status::broadcast_not_found(id));
         }
-        let next_page_token = page
+        let mut next_page_token = page
             .cut(&mut rows, limit, |l| [l.broadcast.0, l.shard.into(), l.provider_id.0.into(), l.device.0]);
+        if next_page_token.is_empty()
+            && let Some((broadcast, shard, provider, device)) =
+                self.store.dead_letters_reach(&filter).await.map_err(failed)?
+        {
+            next_page_token = page.token([broadcast.0, shard.into(), provider.0.into(), device.0]);
+        }
         let dead_letters = rows.into_iter().map(convert::dead_letter).collect();
         Ok(Response::new(ListDeadLettersResponse { dead_letters, next_page_token }))
     }

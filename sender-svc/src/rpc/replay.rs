@@ -39,7 +39,8 @@ impl Deliveries {
             let Some(_) = self.store.status(new.broadcast).await.map_err(failed)? else {
                 return Err(status::broadcast_not_found(new.broadcast));
             };
-            return Ok(convert::replay_count(self.store.count_replay(&new).await.map_err(failed)?));
+            let count = self.store.count_replay(&new).await.map_err(failed)?;
+            return Ok(convert::replay_count(&count));
         }
         let (broadcast, replayed) = match self.store.replay(&new).await.map_err(failed)? {
             Replay::NotFound => return Err(status::broadcast_not_found(new.broadcast)),

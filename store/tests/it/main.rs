@@ -9,6 +9,7 @@ mod controlling;
 mod devices;
 mod harness;
 mod hygiene;
+mod listing;
 mod model;
 mod outage;
 mod pacing;

@@ -134,17 +134,20 @@ pub const STATEMENTS: &[Statement] = statements! {
     // provider, seconds, rounds, broadcasts at most, client
     Pool "slow_tier_step"     ("1, 0, 3, 100, 'bongsu:slow-tier'") 1,
     // broadcast, shard, provider and device before, broadcast, reasons, code, provider, from, to, limit, count only
-    Pool "dead_letter_purge"  ("final(), 0, 1, 2500, final(), '{rejected}', '400', 1, NULL, NULL, 500, false") 1,
-    Pool "dead_letter_purge" of "a_time"   ("0, -32768, 0, 0, NULL, '{}', NULL, NULL, NULL, now(), 500, false") 1,
+    Pool "dead_letter_purge"  ("final(), 0, 1, 2500, final(), '{rejected}', '400', 1, NULL, NULL, 100, false") 1,
+    Pool "dead_letter_purge" of "a_time"   ("0, -32768, 0, 0, NULL, '{}', NULL, NULL, NULL, now(), 100, false") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
     // broadcast, shards, provider and device before, states, provider, limit
     Pool "delivery_list"      ("at_work(), '{0}', 1, 5000, '{}', NULL, 100") 100,
     Pool "delivery_list" of "a_state"      ("at_work(), '{0}', 0, 0, '{pending}', 1, 100") 100,
-    // shard before, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit
-    Pool "dead_letter_list"   ("32767, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100") 100,
-    Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100") 100,
-    Pool "dead_letter_list" of "a_broadcast"  ("0, final(), '{rejected}', '400', 1, NULL, NULL, final(), 1, 2500, 100") 100,
+    // shard before, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit, looked at at most
+    Pool "dead_letter_list"   ("32767, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100, 100") 100,
+    Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100, 100") 100,
+    Pool "dead_letter_list" of "a_broadcast"  ("0, final(), '{rejected}', '400', 1, NULL, NULL, final(), 1, 2500, 100, 100") 100,
+    Pool "dead_letter_list" of "what_is_rare" ("0, NULL, '{}', '418', NULL, NULL, NULL, final(), 1, 2500, 100, 100") 0,
+    // shard before, broadcast, broadcast, provider and device before, looked at at most, to
+    Pool "dead_letter_reach"  ("32767, NULL, 9223372036854775807, 32767, 9223372036854775807, 500, NULL") 1,
     Pool "device_get"         ("'{0}', 5000") 1,
     // shards, device before, not retired, not quarantined, provider, limit
     Pool "device_list"        ("'{0}', 5000, 0, 2, NULL, 100") 100,
