@@ -18,10 +18,11 @@ WITH due AS MATERIALIZED (
     RETURNING t.broadcast_id, t.provider_id
 ), made AS (
     INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, guarantee, audience, state,
-                           expires_at, replay_of, origin_id, replay_reasons, replay_provider, slow_round, fan_out_shard)
+                           expires_at, replay_of, origin_id, replay_reasons, replay_provider, slow_round, fan_out_shard, max_rate_per_second)
     SELECT $5, format('slow:%s:%s:%s', coalesce(o.origin_id, o.id), coalesce(o.slow_round, 0) + 1, seen.provider_id), 'slow/1',
            o.title, o.body, o.data, o.priority, o.guarantee, 'dead_letters', 'accepted', o.expires_at, o.id,
-           coalesce(o.origin_id, o.id), '{attempts_exhausted}', seen.provider_id, coalesce(o.slow_round, 0) + 1, -1
+           coalesce(o.origin_id, o.id), '{attempts_exhausted}', seen.provider_id, coalesce(o.slow_round, 0) + 1, -1,
+           o.max_rate_per_second
     FROM seen
     CROSS JOIN LATERAL (SELECT * FROM broadcast WHERE id = seen.broadcast_id OFFSET 0) AS o
     WHERE o.state = 'completed' AND o.expires_at > now() + interval '1 second' AND coalesce(o.slow_round, 0) < $3::int

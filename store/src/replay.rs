@@ -141,7 +141,8 @@ impl Store {
             these.provider.map(|p| p.0),
             these.from,
             these.to,
-            i32::try_from(devices.len()).unwrap_or(i32::MAX)
+            i32::try_from(devices.len()).unwrap_or(i32::MAX),
+            new.max_rate_per_second.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX))
         )
         .fetch_optional(&mut *tx)
         .await?;

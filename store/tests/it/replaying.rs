@@ -278,3 +278,23 @@ async fn an_intake_of_the_version_before_leaves_alone_what_it_does_not_understan
     fan_out_all(&store).await;
     assert_eq!((counts(&store, child).await.total, counts(&store, all).await.total), (1, 19));
 }
+
+#[tokio::test]
+async fn a_replay_has_the_rate_that_it_was_asked_for_with_and_a_round_that_of_its_original() {
+    let (store, provider) = stage(30).await;
+    let id = failed(&store, provider, "k").await;
+    let rate = "SELECT max(max_rate_per_second)::bigint FROM broadcast WHERE replay_of IS NOT NULL";
+    let slow = NewReplay { max_rate_per_second: Some(50), ..of(id, "slow") };
+    let child = accepted(&store, &slow).await.id;
+    assert_eq!(sql(&store, rate).await, 50);
+    assert!(matches!(
+        store.replay(&of(id, "slow")).await.unwrap(),
+        Replay::Accepted(Acceptance::KeyReused(_))
+    ));
+    let none = "SELECT count(*) FROM broadcast WHERE replay_of IS NOT NULL AND max_rate_per_second IS NULL";
+    let _ = accepted(&store, &of(id, "fast")).await;
+    assert_eq!(sql(&store, none).await, 1);
+    sql(&store, "UPDATE broadcast SET max_rate_per_second = 70 WHERE replay_of IS NULL RETURNING id").await;
+    let made = store.make_slow_rounds(provider, Duration::ZERO, 1).await.unwrap().made;
+    assert_eq!((made.len(), sql(&store, rate).await), (1, 70), "{child}");
+}
