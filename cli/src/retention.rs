@@ -145,18 +145,22 @@ async fn apply(store: &Store, args: &Args, output: Output) -> Result<(), Failure
                 .note_with(&format!("{} {}", held.name, told(held.state)), json!({ "partition": held.name }));
         }
     }
-    let Purged { audiences, dead_letters, broadcasts, .. } = purged;
+    let Purged { audiences, dead_letters, broadcasts, failures, device_events, .. } = purged;
     let done = json!({
-        "deleted": { "audiences": audiences, "dead_letters": dead_letters, "broadcasts": broadcasts },
+        "deleted": { "audiences": audiences, "dead_letters": dead_letters, "broadcasts": broadcasts,
+                     "failures": failures, "device_events": device_events },
         "analyzed": analyzed,
     });
     output.either(&done, || {
         let count = |rows: u64| number(i64::try_from(rows).unwrap_or(i64::MAX));
         format!(
-            "deleted of older days: {} rows of audiences, {} dead letters, {} broadcasts\n",
+            "deleted of older days: {} rows of audiences, {} dead letters, {} broadcasts, {} failed attempts, \
+             {} events of devices\n",
             count(audiences),
             count(dead_letters),
-            count(broadcasts)
+            count(broadcasts),
+            count(failures),
+            count(device_events)
         )
     })
 }
@@ -195,6 +199,8 @@ async fn purge(turn: &mut RetentionTurn, args: &Args) -> bongsu_store::Result<Pu
         all.audiences += purged.audiences;
         all.dead_letters += purged.dead_letters;
         all.broadcasts += purged.broadcasts;
+        all.failures += purged.failures;
+        all.device_events += purged.device_events;
         if !purged.more {
             return Ok(all);
         }

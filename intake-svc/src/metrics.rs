@@ -142,6 +142,8 @@ pub(crate) fn purged(purged: &Purged) {
         ("audiences", purged.audiences),
         ("dead_letters", purged.dead_letters),
         ("broadcasts", purged.broadcasts),
+        ("failures", purged.failures),
+        ("device_events", purged.device_events),
     ];
     for (what, rows) in rows {
         counter!(PURGED, "what" => what).increment(rows);

@@ -89,19 +89,29 @@ async fn drop_partitions(turn: &mut RetentionTurn, days: u32) -> bongsu_store::R
 
 async fn purge(turn: &mut RetentionTurn, keep: Retention) -> bongsu_store::Result<()> {
     let (mut audiences, mut dead_letters, mut broadcasts) = (0, 0, 0);
+    let (mut failures, mut device_events) = (0, 0);
     loop {
         let purged = turn.purge(keep.deliveries, keep.history).await?;
         metrics::purged(&purged);
         audiences += purged.audiences;
         dead_letters += purged.dead_letters;
         broadcasts += purged.broadcasts;
+        failures += purged.failures;
+        device_events += purged.device_events;
         if !purged.more {
             break;
         }
         tokio::time::sleep(BREATH).await;
     }
-    if audiences + dead_letters + broadcasts > 0 {
-        tracing::info!(audiences, dead_letters, broadcasts, "deleted what is older than it is kept");
+    if audiences + dead_letters + broadcasts + failures + device_events > 0 {
+        tracing::info!(
+            audiences,
+            dead_letters,
+            broadcasts,
+            failures,
+            device_events,
+            "deleted what is older than it is kept"
+        );
     }
     Ok(())
 }

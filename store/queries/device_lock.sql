@@ -20,7 +20,7 @@ WITH found AS MATERIALIZED (
     ) AS device
 )
 SELECT d.id AS "id: DeviceId", d.provider_id AS "provider_id: ProviderId", d.token, d.user_id, d.installation_id,
-       d.enabled AS consent
+       d.enabled AS consent, num_nulls(d.quarantined_at) = 0 AS "quarantined!"
 FROM device d
 WHERE d.shard = $1
   AND d.id = ANY (ARRAY (SELECT id FROM found))

@@ -130,25 +130,6 @@ impl Store {
         .await?)
     }
 
-    /// A page of deliveries.
-    pub async fn list_deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<Delivery>> {
-        let (provider, device) = filter.after.unwrap_or((ProviderId(0), DeviceId(0)));
-        let shards = self.shards().await?.list();
-        Ok(sqlx::query_file_as!(
-            Delivery,
-            "queries/delivery_list.sql",
-            filter.broadcast.0,
-            &shards,
-            provider.0,
-            device.0,
-            &filter.states as _,
-            filter.provider.map(|p| p.0),
-            filter.limit
-        )
-        .fetch_all(&self.pool)
-        .await?)
-    }
-
     /// Whether the deliveries of this broadcast were dropped at the end of their retention. Its counts are kept.
     pub async fn deliveries_dropped(&self, id: BroadcastId) -> Result<bool> {
         let dropped =

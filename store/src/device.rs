@@ -144,18 +144,19 @@ impl Store {
     /// Sets consent; returns for how many devices it now holds. 0: there is no such device, or the user has none.
     pub async fn set_consent(&self, of: &ConsentOf, consent: bool) -> Result<i64> {
         let shards = self.shards().await?.list();
-        let query = match of {
-            ConsentOf::Device(id) => sqlx::query!(
-                "UPDATE device SET enabled = $3 WHERE shard = ANY ($1) AND id = $2",
-                &shards,
-                *id as _,
-                consent
-            ),
+        let devices = match of {
+            ConsentOf::Device(id) => {
+                sqlx::query_file_scalar!("queries/device_set_consent.sql", &shards, id.0, consent)
+                    .fetch_one(&self.pool)
+                    .await?
+            }
             ConsentOf::User(user_id) => {
-                sqlx::query_file!("queries/device_set_user_consent.sql", &shards, user_id, consent)
+                sqlx::query_file_scalar!("queries/device_set_user_consent.sql", &shards, user_id, consent)
+                    .fetch_one(&self.pool)
+                    .await?
             }
         };
-        Ok(query.execute(&self.pool).await?.rows_affected().cast_signed())
+        Ok(devices)
     }
 
     /// A page of devices.

@@ -64,6 +64,7 @@ pub(crate) struct Standing {
     pub user_id: String,
     pub installation_id: Option<String>,
     pub consent: bool,
+    pub quarantined: bool,
 }
 
 /// A row that becomes a new device.
@@ -183,6 +184,7 @@ mod tests {
             user_id: user.into(),
             installation_id: installation.map(Into::into),
             consent,
+            quarantined: false,
         }
     }
 

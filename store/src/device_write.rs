@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 
+use crate::device_event::note_refreshed;
 use crate::device_plan::{Chunk, NewDevice, Plan, Standing, plan};
 use crate::device_register::{Failed, Imported, Registration};
 use crate::ids::{DeviceId, ProviderId, Shard};
@@ -32,6 +33,7 @@ pub(crate) async fn carry_out<'a>(
     let (standing, places) = lock_standing(tx, chunk, shards).await?;
     let plan = plan(chunk, &standing);
     retire(tx, &plan, &places).await?;
+    note_refreshed(tx, &plan, &standing, |id| places.of(id)).await?;
     refresh(tx, &plan, &places).await?;
     let mut devices: Devices<'a> = plan.refresh.iter().map(|(id, row)| (row.token_key(), *id)).collect();
     insert(tx, &plan.insert, shards, &mut devices).await?;

@@ -4,6 +4,7 @@
 //! attempt it answers. Everything else that a flush writes (tallies, dead letters, retries) is made from the outcomes that
 //! counted, so that sums are equal everywhere whatever happened before. A flush of several shards is one of these for each.
 
+mod failures;
 mod record;
 mod retry;
 mod sent;
@@ -22,6 +23,7 @@ use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, SenderId, Shard};
 use crate::shards::by_shard;
 
+pub use self::failures::KEPT_FAILURES;
 pub use self::unfit::{Fate, Unfit};
 
 /// What became of a delivery.
@@ -39,6 +41,8 @@ pub enum Verdict {
     Retry {
         after: Duration,
         code: String,
+        /// What the provider said.
+        detail: String,
         /// Whether the failure counts against the limit of attempts.
         charged: bool,
     },

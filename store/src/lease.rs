@@ -10,6 +10,7 @@ use crate::connect::{Lane, Store};
 use crate::error::Result;
 use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId};
 use crate::pace::positive;
+use crate::sender::VERSION;
 use crate::shards::{Shards, by_shard};
 
 /// A connection of its own for what must not wait behind claims and flushes. While it is open, the session advisory lock
@@ -59,25 +60,7 @@ pub struct Beat {
     pub known: Vec<ProviderId>,
 }
 
-/// A sender, as the others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SenderInfo {
-    pub id: SenderId,
-    pub started_at: OffsetDateTime,
-    pub heartbeat_at: OffsetDateTime,
-    /// Calls under way at its last heartbeat.
-    pub in_flight: i32,
-    /// Batches in its hands.
-    pub batches: i64,
-}
-
 impl Store {
-    /// Senders heard of in the last hour, and those that still hold something; the oldest first.
-    pub async fn senders(&self) -> Result<Vec<SenderInfo>> {
-        let shards = self.shards().await?.list();
-        Ok(sqlx::query_file_as!(SenderInfo, "queries/sender_list.sql", &shards).fetch_all(&self.pool).await?)
-    }
-
     pub fn control_lane(&self, sender: SenderId) -> ControlLane {
         ControlLane { lane: self.lane(), sender, store: self.clone(), locked: false, providers: vec![] }
     }
@@ -106,9 +89,11 @@ impl ControlLane {
                     || sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "locked!""#, key)
                         .fetch_one(&mut *connection)
                         .await?;
-                let at = sqlx::query_file_scalar!("queries/sender_heartbeat.sql", id, key, in_flight, serves)
-                    .fetch_one(&mut *connection)
-                    .await?;
+                let at = sqlx::query_file_scalar!(
+                    "queries/sender_heartbeat.sql", id, key, in_flight, serves, VERSION
+                )
+                .fetch_one(&mut *connection)
+                .await?;
                 if providers.is_empty() {
                     return Ok((locked, Beat { at, known: vec![] }));
                 }

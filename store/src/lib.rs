@@ -14,13 +14,16 @@ mod connect;
 mod control;
 mod counts;
 mod delivery;
+mod delivery_search;
 mod device;
+mod device_event;
 mod device_plan;
 mod device_register;
 mod device_write;
 mod doctor;
 mod due;
 mod error;
+mod explain;
 mod fan_out;
 mod flush;
 mod ids;
@@ -39,6 +42,7 @@ mod replay_count;
 mod restore;
 mod retention;
 mod schedule;
+mod sender;
 mod shards;
 mod slow_tier;
 mod subscription;
@@ -58,15 +62,21 @@ pub use claim_turns::{Beside, Want};
 pub use connect::Store;
 pub use counts::{Counts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
+pub use delivery_search::{DeliveryPage, DeliverySearch, Recipient, SEARCH_STEP};
 pub use device::{ConsentOf, Device, DeviceFilter, DeviceName, DeviceStates, RetireReason};
+pub use device_event::{DeviceEvent, DeviceEventKind};
 pub use device_register::{Imported, MAX_REGISTRATIONS, Registered, Registration};
 pub use doctor::{Finding, Severity};
 pub use due::{Due, DueDelivery, Target};
 pub use error::{Result, StoreError};
+pub use explain::{
+    Explained, ExplainedBroadcast, ExplainedDelivery, ExplainedDevice, FailedAttempt, LetterFacts,
+    MOST_DEVICES, ReplayOutcome,
+};
 pub use fan_out::FanOut;
-pub use flush::{Fate, Flush, FlushLane, Flushed, Outcome, Unfit, Verdict};
+pub use flush::{Fate, Flush, FlushLane, Flushed, KEPT_FAILURES, Outcome, Unfit, Verdict};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SenderId, Shard};
-pub use lease::{Beat, ControlLane, Flags, SenderInfo, Signals};
+pub use lease::{Beat, ControlLane, Flags, Signals};
 pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
@@ -86,6 +96,7 @@ pub use retention::{
     PartitionState, Purged, RetentionTurn, Step,
 };
 pub use schedule::{Rescheduled, Started};
+pub use sender::{DEAD_AFTER, SenderInfo, SenderLife};
 pub use shards::{MAX_SHARDS, SetShards};
 pub use slow_tier::SlowRounds;
 pub use subscription::{BadSubscription, Subscription};

@@ -32,6 +32,8 @@ const MARK: &str = "bongsu: past its retention";
 /// Rows deleted in one statement, which takes a tenth of a second at most.
 const PURGE_AUDIENCES: i64 = 20;
 const PURGE_ROWS: i64 = 500;
+/// Of rows that nothing refers to and that refer to nothing.
+const PURGE_LOOSE_ROWS: i64 = 2_000;
 
 /// For how long deliveries are kept.
 pub const DEFAULT_RETENTION_DAYS: u32 = 14;
@@ -93,6 +95,10 @@ pub struct Purged {
     pub audiences: u64,
     pub dead_letters: u64,
     pub broadcasts: u64,
+    /// Failed attempts of deliveries that are gone.
+    pub failures: u64,
+    /// What happened to devices.
+    pub device_events: u64,
     /// Whether there is probably more to do at once.
     pub more: bool,
 }
@@ -193,8 +199,8 @@ impl RetentionTurn {
         self.execute(format!("ALTER TABLE delivery DETACH PARTITION {name} CONCURRENTLY")).await
     }
 
-    /// Deletes some of what is not needed any more once its day has no deliveries: explicit audiences, and after
-    /// `history_days` dead letters and broadcasts.
+    /// Deletes some of what is not needed any more once its day has no deliveries: explicit audiences and failed attempts, and
+    /// after `history_days` dead letters, broadcasts and what happened to devices.
     pub async fn purge(&mut self, days: u32, history_days: u32) -> Result<Purged> {
         let all = partitions(&mut self.connection, days).await?;
         let has_deliveries =
@@ -224,9 +230,11 @@ impl RetentionTurn {
                     .execute(&mut *connection)
                     .await?
                     .rows_affected();
+            let (failures, device_events) = purge_loose(connection, oldest, days, history_days).await?;
             let more = audiences >= PURGE_AUDIENCES.unsigned_abs()
-                || dead_letters.max(broadcasts) >= PURGE_ROWS.unsigned_abs();
-            Ok(Purged { audiences, dead_letters, broadcasts, more })
+                || dead_letters.max(broadcasts) >= PURGE_ROWS.unsigned_abs()
+                || failures.max(device_events) >= PURGE_LOOSE_ROWS.unsigned_abs();
+            Ok(Purged { audiences, dead_letters, broadcasts, failures, device_events, more })
         })
         .await
     }
@@ -262,6 +270,25 @@ impl RetentionTurn {
             Err(_) => Err(StoreError::Unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))),
         }
     }
+}
+
+/// Deletes some failed attempts and events of devices; how many of each.
+async fn purge_loose(
+    connection: &mut PgConnection,
+    oldest: Date,
+    days: i32,
+    history_days: i32,
+) -> Result<(u64, u64)> {
+    let failures = sqlx::query_file!("queries/retention_purge_failures.sql", oldest, days, PURGE_LOOSE_ROWS)
+        .execute(&mut *connection)
+        .await?
+        .rows_affected();
+    let events =
+        sqlx::query_file!("queries/retention_purge_device_events.sql", history_days, PURGE_LOOSE_ROWS)
+            .execute(connection)
+            .await?
+            .rows_affected();
+    Ok((failures, events))
 }
 
 fn or_for_ever(days: u32) -> i32 {

@@ -140,7 +140,8 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
         }
         // What was noted must be taken back.
         Start::GiveBack if held.work.at_most_once => {
-            let verdict = Verdict::Retry { after: Duration::ZERO, code: "held".to_owned(), charged: false };
+            let (code, detail) = ("held".to_owned(), String::new());
+            let verdict = Verdict::Retry { after: Duration::ZERO, code, detail, charged: false };
             Some(Settled::Answer(Answered::without_call(held.clone(), device, verdict)))
         }
         Start::GiveBack => Some(Settled::Back(held.clone())),

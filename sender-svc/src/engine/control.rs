@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bongsu_store::{Beat, ControlLane, ProviderId, Result};
+use bongsu_store::{Beat, ControlLane, DEAD_AFTER, ProviderId, Result};
 use time::OffsetDateTime;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -18,10 +18,8 @@ use crate::metrics;
 const TICK: Duration = Duration::from_millis(250);
 /// A heartbeat every this many ticks.
 const HEARTBEAT_TICKS: u64 = 2;
-/// Without a heartbeat for this long, no call starts …
+/// Without a heartbeat for this long, no call starts: half a second before others may take a sender for dead ([`DEAD_AFTER`]).
 const SILENT: Duration = Duration::from_secs(1);
-/// … and after this long, others may take a sender for dead: half a second after its last call started.
-const DEAD_AFTER: Duration = Duration::from_millis(1_500);
 
 /// Whether this sender's own heartbeat is fresh, and since when Postgres has answered without a gap.
 #[derive(Debug)]

@@ -216,7 +216,8 @@ mod tests {
     #[test]
     fn a_refused_outcome_loses_its_words_first_and_never_wedges_the_others() {
         let holdings = Holdings::new();
-        let retry = Verdict::Retry { after: Duration::MAX, code: "503".into(), charged: true };
+        let retry =
+            Verdict::Retry { after: Duration::MAX, code: "503".into(), detail: String::new(), charged: true };
         let plain = reduced(flush(retry), &holdings).expect("a plainer one");
         assert!(matches!(&plain.outcomes[0].verdict, Verdict::Dead { code, .. } if code == UNRECORDABLE));
         assert!(reduced(plain, &holdings).is_none());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bongsu_store::{DeadReason, Verdict};
 
+use crate::provider::answer::Said;
 use crate::provider::{Answer, Trouble};
 
 /// How often, and how far apart, a provider's deliveries are tried.
@@ -45,7 +46,7 @@ pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
     match answer {
         Answer::Accepted => Verdict::Sent,
         Answer::Gone { said, .. } | Answer::Suspect(said) if doubted => {
-            Verdict::Retry { after: schedule.delay(failures + 1), code: said.code, charged: false }
+            retry(schedule.delay(failures + 1), said, false)
         }
         Answer::Gone { said, .. } => {
             Verdict::Dead { reason: DeadReason::Unregistered, code: said.code, detail: said.detail }
@@ -54,7 +55,7 @@ pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
             Verdict::Dead { reason: DeadReason::Rejected, code: said.code, detail: said.detail }
         }
         Answer::SlowDown { retry_after, said, .. } => {
-            Verdict::Retry { after: slow_down_pause(retry_after, schedule), code: said.code, charged: false }
+            retry(slow_down_pause(retry_after, schedule), said, false)
         }
         Answer::Trouble { trouble: Trouble::Unknown, said, .. } if at_most_once => {
             Verdict::Unconfirmed { code: said.code, detail: said.detail }
@@ -62,12 +63,14 @@ pub fn judge(answer: Answer, case: Case, schedule: &RetrySchedule) -> Verdict {
         Answer::Trouble { said, .. } if charged && failures + 1 >= schedule.max_attempts => {
             Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: said.code, detail: said.detail }
         }
-        Answer::Trouble { retry_after, said, .. } => Verdict::Retry {
-            after: schedule.delay(failures + 1).max(retry_after.unwrap_or_default()),
-            code: said.code,
-            charged,
-        },
+        Answer::Trouble { retry_after, said, .. } => {
+            retry(schedule.delay(failures + 1).max(retry_after.unwrap_or_default()), said, charged)
+        }
     }
+}
+
+fn retry(after: Duration, said: Said, charged: bool) -> Verdict {
+    Verdict::Retry { after, code: said.code, detail: said.detail, charged }
 }
 
 /// A provider's wish for a pause is heeded up to this for all its deliveries, which is as long as providers are known to ask for;
@@ -88,7 +91,7 @@ fn slow_down_pause(retry_after: Option<Duration>, schedule: &RetrySchedule) -> D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::answer::{Said, SlowDown};
+    use crate::provider::answer::SlowDown;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -144,7 +147,12 @@ mod tests {
             let answer = Answer::SlowDown { whom, retry_after, said: Said::new("429", "") };
             assert_eq!(
                 judge(answer, case(failures), &schedule()),
-                Verdict::Retry { after: 9 * SECOND, code: "429".into(), charged: false }
+                Verdict::Retry {
+                    after: 9 * SECOND,
+                    code: "429".into(),
+                    detail: String::new(),
+                    charged: false
+                }
             );
         }
         for unnamed in [None, Some(Duration::ZERO)] {
@@ -182,7 +190,8 @@ mod tests {
         let doubted = Case { doubted: true, ..case(3) };
         for answer in [Answer::Gone { since: None, said: said() }, Answer::Suspect(said())] {
             let after = schedule().delay(4);
-            let retry = Verdict::Retry { after, code: "410".into(), charged: false };
+            let retry =
+                Verdict::Retry { after, code: "410".into(), detail: "unregistered".into(), charged: false };
             assert_eq!(judge(answer, doubted, &schedule()), retry);
         }
         assert!(matches!(judge(Answer::Rejected(said()), doubted, &schedule()), Verdict::Dead { .. }));

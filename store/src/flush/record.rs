@@ -1,12 +1,12 @@
 //! The statements of a flush, in their order: lock the batches, update the deliveries, and from what that returned the
-//! tallies, dead letters and retries.
+//! tallies, dead letters, failed attempts and retries.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sqlx::PgConnection;
 
 use super::retry::{self, RetryDelays};
-use super::{Flush, Flushed, Outcome, Verdict, sent, unfit};
+use super::{Flush, Flushed, Outcome, Verdict, failures, sent, unfit};
 use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::ids::{BatchId, BroadcastId, SenderId, Shard};
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 /// The code of a delivery that was put into a batch of its own.
-const RECLAIMED: &str = "reclaimed";
+pub(super) const RECLAIMED: &str = "reclaimed";
 
 pub(super) async fn record(
     tx: &mut PgConnection,
@@ -46,6 +46,7 @@ pub(super) async fn record(
         touched: update_batches(tx, shard, sent, &recorded, &closed).await?,
     };
     insert_dead_letters(tx, shard, &recorded).await?;
+    failures::insert(tx, shard, &recorded, &delays).await?;
     retry::insert(tx, shard, &recorded, &delays).await?;
     unfit::record(tx, shard, &flush.unfit).await?;
     Ok(flushed)

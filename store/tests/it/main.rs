@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod accepting;
+mod answering;
 mod at_most_once;
 mod capping;
 mod controlling;
 mod devices;
 mod harness;
+mod history;
 mod hygiene;
 mod listing;
 mod model;

@@ -151,7 +151,12 @@ async fn a_failed_attempt_that_is_not_charged_leaves_the_count_of_failures_as_it
     let (store, provider) = stage(1).await;
     fanned_out(&store, "k").await;
     let sender = Sender::new(&store, provider);
-    let uncharged = |_| Verdict::Retry { after: Duration::ZERO, code: "503".into(), charged: false };
+    let uncharged = |_| Verdict::Retry {
+        after: Duration::ZERO,
+        code: "503".into(),
+        detail: String::new(),
+        charged: false,
+    };
     for attempt in 1..=10 {
         let batches = sender.claim().await;
         assert_eq!((batches[0].attempt, batches[0].failures), (attempt, 0));

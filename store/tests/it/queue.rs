@@ -146,7 +146,12 @@ async fn slowing_down_does_not_count_as_a_failure() {
     let (store, provider) = stage(1).await;
     fanned_out(&store, "k").await;
     let sender = Sender::new(&store, provider);
-    let slow = || Verdict::Retry { after: Duration::ZERO, code: "429".into(), charged: false };
+    let slow = || Verdict::Retry {
+        after: Duration::ZERO,
+        code: "429".into(),
+        detail: String::new(),
+        charged: false,
+    };
     for attempt in 1..=6 {
         let batches = sender.claim().await;
         assert_eq!((batches[0].attempt, batches[0].failures), (attempt, 0));

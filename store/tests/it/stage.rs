@@ -178,7 +178,7 @@ pub fn outcomes(
 }
 
 pub fn retry(after: Duration) -> Verdict {
-    Verdict::Retry { after, code: "503".into(), charged: true }
+    Verdict::Retry { after, code: "503".into(), detail: String::new(), charged: true }
 }
 
 pub fn exhausted() -> Verdict {

@@ -507,12 +507,19 @@ impl Machine {
 fn verdict(answer: Answer, at_most_once: bool) -> Verdict {
     match answer {
         Answer::Sent => Verdict::Sent,
-        Answer::Retry => Verdict::Retry { after: Duration::ZERO, code: "503".into(), charged: true },
+        Answer::Retry => {
+            Verdict::Retry { after: Duration::ZERO, code: "503".into(), detail: String::new(), charged: true }
+        }
         Answer::Dead => {
             Verdict::Dead { reason: DeadReason::AttemptsExhausted, code: "503".into(), detail: "busy".into() }
         }
         Answer::Lost if at_most_once => unconfirmed(),
-        Answer::Lost => Verdict::Retry { after: Duration::ZERO, code: "timeout".into(), charged: true },
+        Answer::Lost => Verdict::Retry {
+            after: Duration::ZERO,
+            code: "timeout".into(),
+            detail: String::new(),
+            charged: true,
+        },
     }
 }
 

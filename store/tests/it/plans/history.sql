@@ -49,6 +49,8 @@ BEGIN
 
         INSERT INTO dead_letter (broadcast_id, shard, provider_id, device_id, attempts, reason, code, detail)
         SELECT past, 0, 1, 20001 + n, 1, 'rejected', '400', '' FROM generate_series(0, devices - 1, 20) AS n;
+        INSERT INTO attempt_failure (shard, broadcast_id, provider_id, device_id, attempt, slot, due_at, charged, code, detail)
+        SELECT 0, past, 1, 20001 + n, 1, 1, now(), true, '503', '' FROM generate_series(0, devices - 1, 20) AS n;
         INSERT INTO broadcast_audience (broadcast_id, ordinal, device_ids)
         SELECT past, n, ids(20001, 20010) FROM generate_series(1, devices / 500) AS n;
     END LOOP;

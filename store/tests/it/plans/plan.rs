@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::statements::{On, Statement};
 
 /// Tables that grow with use. The others are read whole in a moment.
-const GROWING: [&str; 8] = [
+const GROWING: [&str; 10] = [
     "delivery",
     "batch",
     "device",
@@ -14,6 +14,8 @@ const GROWING: [&str; 8] = [
     "broadcast_audience",
     "broadcast_tally",
     "dead_letter",
+    "attempt_failure",
+    "device_event",
 ];
 
 /// What a statement is about is at most 1,000 rows, of which there are several times as many in `work.sql` already.
@@ -21,7 +23,7 @@ const ROWS_OF_A_SCAN: u64 = 1_500;
 
 /// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
 /// `batch_leased`, `broadcast_open` and `broadcast_fan_out` hold only what is being worked on.
-const BOUNDS: [(&str, &[&str]); 28] = [
+const BOUNDS: [(&str, &[&str]); 31] = [
     ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
     ("batch_pkey", &["id", "shard"]),
     ("batch_ready", &["shard", "provider_id", "rank"]),
@@ -31,6 +33,8 @@ const BOUNDS: [(&str, &[&str]); 28] = [
     ("batch_broadcast", &["broadcast_id"]),
     ("batch_open", &["broadcast_id"]),
     ("dead_letter_pkey", &["broadcast_id", "shard"]),
+    ("attempt_failure_pkey", &["broadcast_id", "shard", "provider_id", "device_id"]),
+    ("device_event_pkey", &["shard", "device_id"]),
     ("device_topic_pkey", &["topic", "shard", "provider_id", "device_id"]),
     ("device_topic_device", &["shard", "device_id"]),
     ("device_live_token", &["shard", "provider_id", "token"]),

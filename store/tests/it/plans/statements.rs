@@ -64,6 +64,9 @@ pub const STATEMENTS: &[Statement] = statements! {
     // shard, broadcasts, providers, devices, attempts, reasons, codes, details
     Lane "flush_dead_letters" ("0, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
                                 repeated('rejected'::text, 50)::dead_reason[], repeated('400'::text, 50), repeated(''::text, 50)") 50,
+    // shard, kept, broadcasts, providers, devices, attempts, waits, charged, codes, details
+    Lane "flush_failures"     ("0, 20, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
+                                repeated(2::float8, 50), repeated(true, 50), repeated('503'::text, 50), repeated(''::text, 50)") 50,
     // provider, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
     Lane "provider_reserve"   ("1, 50, 0.975, 0.2, 0.005") 1,
     Lane "capped_list"        ("") 1,
@@ -138,9 +141,23 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "dead_letter_purge" of "a_time"   ("0, -32768, 0, 0, NULL, '{}', NULL, NULL, NULL, now(), 100, false") 1,
     // before, states, limit
     Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
-    // broadcast, shards, provider and device before, states, provider, limit
-    Pool "delivery_list"      ("at_work(), '{0}', 1, 5000, '{}', NULL, 100") 100,
-    Pool "delivery_list" of "a_state"      ("at_work(), '{0}', 0, 0, '{pending}', 1, 100") 100,
+    // broadcast, shards, provider and device before, last provider, states, reasons, code, settled from and to, looked at, limit
+    Pool "delivery_list"      ("at_work(), '{0}', 1, 5000, 32767, '{}', '{}', NULL, NULL, NULL, 100, 100") 100,
+    Pool "delivery_list" of "a_state"      ("at_work(), '{0}', 1, 0, 1, '{pending}', '{}', NULL, NULL, NULL, 1000, 100") 100,
+    // … user, devices, limit
+    Pool "delivery_list_devices" of "a_user"    ("at_work(), '{0}', 0, 0, 32767, '{}', '{}', NULL, NULL, NULL, 'user-5001', '{}', 100") 1,
+    Pool "delivery_list_devices" of "some"      ("at_work(), '{0}', 0, 0, 32767, '{pending}', '{}', NULL, NULL, NULL, NULL,
+                                                  ids(5001, 5100), 100") 100,
+    // user, devices at most
+    Pool "explain_devices_user" ("'many', 100") 100,
+    // broadcast, shard and id of each device, topics, the broadcast that it replays
+    Pool "explain_devices"    ("fanning_out(), repeated(0, 100)::smallint[], ids(4001, 4100), '{news}', final()") 100,
+    // broadcast; shard, provider and id of each device
+    Pool "explain_failures"   ("at_work(), repeated(0, 100)::smallint[], repeated(1, 100)::smallint[], ids(10001, 10100)") 100,
+    // shard and id of each device, events of each
+    Pool "explain_events"     ("repeated(0, 100)::smallint[], ids(4001, 4100), 50") 100,
+    // broadcast, shard, provider and id of each delivery
+    Pool "explain_replays"    ("repeated(ended(), 100), repeated(0, 100)::smallint[], repeated(1, 100)::smallint[], ids(1, 100)") 100,
     // shard before, broadcast, reasons, code, provider, from, to, broadcast, provider and device before, limit, looked at at most
     Pool "dead_letter_list"   ("32767, NULL, '{}', NULL, NULL, NULL, NULL, 9223372036854775807, 32767, 9223372036854775807, 100, 100") 100,
     Pool "dead_letter_list" of "a_later_page" ("0, NULL, '{}', NULL, NULL, NULL, NULL, final(), 1, 2500, 100, 100") 100,
@@ -168,6 +185,10 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "device_list_topic"  ("'{0}', 5000, 0, 2, NULL, 100, 'news'") 100,
     // shard, providers and tokens, providers and installations
     Pool "device_lock"        ("0, '{1, 1}', '{token-5001, token-5002}', '{1}', '{nobody}'") 2,
+    // shard, devices that were quarantined, devices whose consent changes, to what
+    Pool "device_event_refresh" ("0, ids(19001, 19020), '{5001, 5002}', '{f, t}'") 22,
+    // shards, device, consent
+    Pool "device_set_consent" ("'{0}', 5001, false") 1,
     // shards, user, consent
     Pool "device_set_user_consent" ("'{0}', 'user-5001', false") 1,
 };
@@ -199,7 +220,7 @@ impl Statement {
 
     /// Whether it has a page from each of several: broadcasts, providers, topics. Its LIMIT then runs once for each.
     pub fn takes_turns(&self) -> bool {
-        ["sweep_", "capped_claim", "device_list_topic", "fan_out_bound_of_topics"]
+        ["sweep_", "capped_claim", "device_list_topic", "fan_out_bound_of_topics", "explain_events"]
             .iter()
             .any(|s| self.name.starts_with(s))
     }

@@ -105,3 +105,7 @@ INSERT INTO dead_letter (broadcast_id, shard, provider_id, device_id, attempts, 
 SELECT final(), 0, 1, n, 1, 'rejected'::dead_reason, '400', '', CASE WHEN n % 5 = 0 THEN ended() END FROM generate_series(1, 5000) AS n
 UNION ALL
 SELECT ended(), 0, 1, n, 1, 'rejected', '400', '', CASE WHEN n % 5 = 0 THEN at_work() END FROM generate_series(1, 500) AS n;
+-- Attempts that failed before the retries that are due or ours, and what happened to some devices.
+INSERT INTO attempt_failure (shard, broadcast_id, provider_id, device_id, attempt, slot, due_at, charged, code, detail)
+SELECT 0, at_work(), 1, n, 1, 1, now(), true, '503', '' FROM generate_series(10001, 10800) AS n;
+INSERT INTO device_event (shard, device_id, kind) SELECT 0, n, 'consent_withdrawn' FROM generate_series(1, 14000) AS n;
