@@ -7,7 +7,7 @@ SELECT v.shard AS "shard!", v.id AS "id!: DeviceId", v.provider_id AS "provider_
        v.retire_code AS "retire_code?", v.quarantined_at AS "quarantined_at?", v.quarantine_code AS "quarantine_code?",
        v.quarantine_detail AS "quarantine_detail?", v.quarantined_by AS "quarantined_by?: BroadcastId",
        ARRAY(SELECT t.topic FROM device_topic t
-             WHERE t.shard = v.shard AND t.device_id = v.id AND t.topic = ANY ($4::text[])
+             WHERE t.shard = v.shard AND t.provider_id = v.provider_id AND t.device_id = v.id AND t.topic = ANY ($4::text[])
              UNION
              SELECT r.topic FROM unnest(v.retired_topics) AS r(topic) WHERE r.topic = ANY ($4)
              ORDER BY 1) AS "topics!",
