@@ -2,11 +2,13 @@
 
 use prost::Message;
 
-const PROTOS: [&str; 4] = [
+const PROTOS: [&str; 6] = [
     "bongsu/v1/broadcast.proto",
     "bongsu/v1/device.proto",
     "bongsu/v1/delivery.proto",
     "bongsu/v1/provider.proto",
+    "bongsu/v1/history.proto",
+    "bongsu/v1/sender.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

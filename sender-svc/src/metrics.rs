@@ -15,10 +15,12 @@ use crate::engine::line::Line;
 use crate::provider::Answer;
 
 /// Calls of the API that are counted: path and label.
-const METHODS: [(&str, &str); 8] = [
+const METHODS: [(&str, &str); 11] = [
     ("/bongsu.v1.DeliveryService/StreamStatus", "StreamStatus"),
     ("/bongsu.v1.DeliveryService/GetStatus", "GetStatus"),
     ("/bongsu.v1.DeliveryService/ListDeliveries", "ListDeliveries"),
+    ("/bongsu.v1.DeliveryService/ExplainDelivery", "ExplainDelivery"),
+    ("/bongsu.v1.DeliveryService/ListSenders", "ListSenders"),
     ("/bongsu.v1.DeliveryService/ListDeadLetters", "ListDeadLetters"),
     ("/bongsu.v1.DeliveryService/ReplayDeadLetters", "ReplayDeadLetters"),
     ("/bongsu.v1.DeliveryService/PurgeDeadLetters", "PurgeDeadLetters"),

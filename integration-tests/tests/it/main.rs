@@ -21,6 +21,7 @@ mod connection_faults;
 mod database_faults;
 mod demo;
 mod doctor;
+mod explain;
 mod fcm;
 mod killed;
 mod limits;

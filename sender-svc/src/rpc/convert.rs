@@ -53,7 +53,7 @@ fn counts(c: &Counts) -> v1::DeliveryCounts {
     }
 }
 
-fn broadcast_state(state: BroadcastState) -> v1::BroadcastState {
+pub fn broadcast_state(state: BroadcastState) -> v1::BroadcastState {
     match state {
         BroadcastState::Scheduled => v1::BroadcastState::Scheduled,
         BroadcastState::Accepted => v1::BroadcastState::Accepted,
@@ -112,7 +112,7 @@ pub fn replay_count(count: &ReplayCount) -> v1::ReplayDeadLettersResponse {
     }
 }
 
-fn delivery_state(state: DeliveryState) -> v1::DeliveryState {
+pub fn delivery_state(state: DeliveryState) -> v1::DeliveryState {
     match state {
         DeliveryState::Pending => v1::DeliveryState::Pending,
         DeliveryState::Sending => v1::DeliveryState::Sending,
@@ -125,7 +125,7 @@ fn delivery_state(state: DeliveryState) -> v1::DeliveryState {
     }
 }
 
-fn dead_reason(reason: DeadReason) -> v1::DeadReason {
+pub fn dead_reason(reason: DeadReason) -> v1::DeadReason {
     match reason {
         DeadReason::AttemptsExhausted => v1::DeadReason::AttemptsExhausted,
         DeadReason::Unregistered => v1::DeadReason::Unregistered,
@@ -149,7 +149,11 @@ pub fn delivery_states(states: &[i32], violations: &mut Violations) -> Vec<Deliv
 }
 
 pub fn dead_reasons(reasons: &[i32], violations: &mut Violations) -> Vec<DeadReason> {
-    enums(reasons, "reasons", violations, |reason| match v1::DeadReason::try_from(reason).ok()? {
+    dead_reasons_of("reasons", reasons, violations)
+}
+
+pub fn dead_reasons_of(field: &str, reasons: &[i32], violations: &mut Violations) -> Vec<DeadReason> {
+    enums(reasons, field, violations, |reason| match v1::DeadReason::try_from(reason).ok()? {
         v1::DeadReason::Unspecified => None,
         v1::DeadReason::AttemptsExhausted => Some(DeadReason::AttemptsExhausted),
         v1::DeadReason::Unregistered => Some(DeadReason::Unregistered),
@@ -183,6 +187,18 @@ pub fn broadcast_id(id: i64, violations: &mut Violations) -> BroadcastId {
         violations.add("broadcast_id", format!("is {id}; give the id of a broadcast"));
     }
     BroadcastId(id)
+}
+
+/// As registration takes them.
+const MOST_USER_BYTES: usize = 256;
+
+/// The id of a user, or the empty one.
+pub fn user_id(user: String, violations: &mut Violations) -> String {
+    if user.len() > MOST_USER_BYTES {
+        violations
+            .add("user_id", format!("has {} bytes; ids of users have {MOST_USER_BYTES} at most", user.len()));
+    }
+    user
 }
 
 /// An optional moment.

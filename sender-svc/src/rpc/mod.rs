@@ -1,9 +1,12 @@
 //! gRPC of the sender: what happened to deliveries, read from Postgres, and replaying what failed.
 
 mod convert;
+mod deliveries;
+mod explain;
 mod providers;
 mod purge;
 mod replay;
+mod senders;
 mod status;
 mod watch;
 
@@ -13,11 +16,12 @@ use std::sync::Arc;
 use bongsu_ops::api::{PageFilter, Violations, page_size};
 use bongsu_proto::v1::delivery_service_server::DeliveryService;
 use bongsu_proto::v1::{
-    GetStatusRequest, GetStatusResponse, ListDeadLettersRequest, ListDeadLettersResponse,
-    ListDeliveriesRequest, ListDeliveriesResponse, PurgeDeadLettersRequest, PurgeDeadLettersResponse,
-    ReplayDeadLettersRequest, ReplayDeadLettersResponse, StreamStatusRequest, StreamStatusResponse,
+    ExplainDeliveryRequest, ExplainDeliveryResponse, GetStatusRequest, GetStatusResponse,
+    ListDeadLettersRequest, ListDeadLettersResponse, ListDeliveriesRequest, ListDeliveriesResponse,
+    ListSendersRequest, ListSendersResponse, PurgeDeadLettersRequest, PurgeDeadLettersResponse, ReplayDeadLettersRequest, ReplayDeadLettersResponse,
+    StreamStatusRequest, StreamStatusResponse,
 };
-use bongsu_store::{BroadcastId, DeadLetterFilter, DeliveryFilter, DeviceId, ProviderId, Store, StoreError};
+use bongsu_store::{BroadcastId, DeadLetterFilter, DeviceId, ProviderId, Store, StoreError};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -62,37 +66,21 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<ListDeliveriesRequest>,
     ) -> Result<Response<ListDeliveriesResponse>, Status> {
-        let request = request.into_inner();
-        let failed = |e: StoreError| status::from_store(&e, "ListDeliveries");
-        let mut violations = Violations::default();
-        let broadcast = convert::broadcast_id(request.broadcast_id, &mut violations);
-        let states = convert::delivery_states(&request.states, &mut violations);
-        let limit = page_size(request.page_size, PAGE.0, PAGE.1, &mut violations);
-        let parts =
-            [request.broadcast_id.to_string(), format!("{:?}", request.states), request.provider.clone()];
-        let page = PageFilter::new("ListDeliveries", parts);
-        let after = parse_token::<2>(page, &request.page_token, &mut violations);
-        let provider = self.provider(&request.provider, &mut violations).await.map_err(failed)?;
-        if !violations.is_empty() {
-            return Err(status::invalid(&violations));
-        }
-        let filter = DeliveryFilter {
-            broadcast,
-            states,
-            provider,
-            after: after.map(|[provider, device]| (ProviderId(small(provider)), DeviceId(device))),
-            limit: limit + 1,
-        };
-        let mut rows = self.store.list_deliveries(&filter).await.map_err(failed)?;
-        if rows.is_empty() && self.store.status(broadcast).await.map_err(failed)?.is_none() {
-            return Err(status::broadcast_not_found(broadcast));
-        }
-        if rows.is_empty() && self.store.deliveries_dropped(broadcast).await.map_err(failed)? {
-            return Err(status::deliveries_dropped(broadcast));
-        }
-        let next_page_token = page.cut(&mut rows, limit, |d| [d.provider_id.0.into(), d.device.0]);
-        let deliveries = rows.into_iter().map(|d| convert::delivery(broadcast, d)).collect();
-        Ok(Response::new(ListDeliveriesResponse { deliveries, next_page_token }))
+        Ok(Response::new(self.list(request.into_inner()).await?))
+    }
+
+    async fn explain_delivery(
+        &self,
+        request: Request<ExplainDeliveryRequest>,
+    ) -> Result<Response<ExplainDeliveryResponse>, Status> {
+        Ok(Response::new(self.explain(request.into_inner()).await?))
+    }
+
+    async fn list_senders(
+        &self,
+        _: Request<ListSendersRequest>,
+    ) -> Result<Response<ListSendersResponse>, Status> {
+        Ok(Response::new(self.senders().await?))
     }
 
     async fn list_dead_letters(

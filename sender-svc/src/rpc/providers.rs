@@ -97,7 +97,7 @@ fn check_reason(reason: &str, violations: &mut Violations) {
     }
 }
 
-fn convert(p: ProviderInfo) -> Provider {
+pub(super) fn convert(p: ProviderInfo) -> Provider {
     let park_reason = match (p.parked_since, p.by_hand, p.doubted) {
         (None, _, _) => ParkReason::Unspecified,
         (Some(_), true, _) => ParkReason::ByHand,

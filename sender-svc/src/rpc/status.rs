@@ -1,7 +1,7 @@
 //! The one place that builds a `tonic::Status` of this service.
 
 use bongsu_ops::api::{self, Violations};
-use bongsu_store::{BroadcastId, StoreError};
+use bongsu_store::{BroadcastId, DeviceId, StoreError};
 use tonic::{Code, Status};
 
 pub fn invalid(violations: &Violations) -> Status {
@@ -10,6 +10,23 @@ pub fn invalid(violations: &Violations) -> Status {
 
 pub fn broadcast_not_found(id: BroadcastId) -> Status {
     api::broadcast_not_found(id.0)
+}
+
+/// DEVICE_NOT_FOUND.
+pub fn device_not_found(id: Option<DeviceId>) -> Status {
+    let which = id.map_or_else(String::new, |id| id.to_string());
+    let message = format!("there is no device {which}");
+    let metadata = [("device_id", which.clone())];
+    api::refusal(Code::NotFound, "DEVICE_NOT_FOUND", message.clone(), &metadata, |details| {
+        details.set_resource_info("bongsu.v1.Device", which, "", message);
+    })
+}
+
+/// USER_NOT_FOUND: nothing was ever registered for them.
+pub fn user_not_found(user: &str) -> Status {
+    let message = format!("no device was ever registered for the user \"{user}\"");
+    let metadata = [("user_id", user.to_owned())];
+    api::refusal(Code::NotFound, "USER_NOT_FOUND", message.clone(), &metadata, |_| {})
 }
 
 /// DELIVERIES_DROPPED: it had some.
