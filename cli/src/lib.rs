@@ -27,6 +27,7 @@ mod devices;
 mod docs;
 mod doctor;
 mod error;
+mod explain;
 mod migrate;
 mod output;
 mod pages;
@@ -34,6 +35,7 @@ mod progress;
 mod providers;
 mod retention;
 mod send;
+mod senders;
 mod services;
 pub mod stack;
 mod status;
@@ -75,6 +77,8 @@ enum Command {
     /// Stop a broadcast for good: calls already in flight end as their provider answers, everything else is not sent
     Cancel(broadcasts::Id),
     Deliveries(deliveries::Args),
+    Explain(explain::Args),
+    Senders(senders::Args),
     /// Devices: list, get, register, import, restore, consent, topics
     #[command(subcommand)]
     Devices(devices::Command),
@@ -140,6 +144,8 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Resume(id) => broadcasts::resume(id, context).await,
         Command::Cancel(id) => broadcasts::cancel(id, context).await,
         Command::Deliveries(args) => deliveries::run(args, context).await,
+        Command::Explain(args) => explain::run(args, context).await,
+        Command::Senders(args) => senders::run(args, context).await,
         Command::Devices(command) => devices::run(command, context).await,
         Command::Providers(command) => providers::run(command, context).await,
         Command::DeadLetters(command) => dead_letters::run(command, context).await,

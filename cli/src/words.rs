@@ -41,6 +41,9 @@ words! {
     ParkReason "PARK_REASON_",
     DurationBasis "DURATION_BASIS_",
     PreflightWarningKind "PREFLIGHT_WARNING_KIND_",
+    DeliveryVerdict "DELIVERY_VERDICT_",
+    DeviceEventKind "DEVICE_EVENT_KIND_",
+    SenderState "SENDER_STATE_",
 }
 
 /// The word for a value of the wire; empty for unspecified, and the number of one that a newer server knows.

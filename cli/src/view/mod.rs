@@ -7,7 +7,9 @@ mod broadcast;
 mod delivery;
 mod device;
 mod preflight;
+mod explanation;
 mod provider;
+mod sender;
 mod status;
 
 pub use broadcast::{
@@ -19,7 +21,9 @@ pub use delivery::{
 };
 pub use device::{DeviceView, RegisteredView, device_columns, device_details, device_row};
 pub use preflight::{PreflightView, preflight_text};
+pub use explanation::{ExplanationView, explanation_text};
 pub use provider::{ProviderView, provider_columns, provider_row};
+pub use sender::{SenderView, sender_columns, sender_row};
 pub use status::{StatusView, progress_text, status_text};
 
 use crate::times;
