@@ -1,6 +1,7 @@
 //! Why somebody did not get it: all that is stored of a broadcast and a user's devices, in one snapshot, and nothing concluded.
 
 mod read;
+mod row;
 
 use time::OffsetDateTime;
 

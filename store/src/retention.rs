@@ -6,6 +6,8 @@
 //! partition is not theirs any more. And no lock is waited for longer than [`LOCK_TIMEOUT`], so that not even somebody who asks
 //! for the partition by name queues behind us.
 
+mod purge;
+
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgConnection;
@@ -15,6 +17,8 @@ use time::Date;
 use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
 use crate::ids::BroadcastId;
+
+pub use self::purge::Purged;
 
 /// How long any lock is waited for at a time: what anybody who queues behind us may lose.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(150);
@@ -28,12 +32,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// The comment by which the tables are known that we have detached, or are about to: one that somebody else detached, to keep it,
 /// is not ours to drop.
 const MARK: &str = "bongsu: past its retention";
-
-/// Rows deleted in one statement, which takes a tenth of a second at most.
-const PURGE_AUDIENCES: i64 = 20;
-const PURGE_ROWS: i64 = 500;
-/// Of rows that nothing refers to and that refer to nothing.
-const PURGE_LOOSE_ROWS: i64 = 2_000;
 
 /// For how long deliveries are kept.
 pub const DEFAULT_RETENTION_DAYS: u32 = 14;
@@ -85,22 +83,6 @@ pub enum Step {
     GaveUp { partition: Partition, why: String },
     /// Nothing is due.
     Done,
-}
-
-/// Rows that one step deleted.
-#[must_use]
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Purged {
-    /// Of explicit audiences, up to 10,000 ids each.
-    pub audiences: u64,
-    pub dead_letters: u64,
-    pub broadcasts: u64,
-    /// Failed attempts of deliveries that are gone.
-    pub failures: u64,
-    /// What happened to devices.
-    pub device_events: u64,
-    /// Whether there is probably more to do at once.
-    pub more: bool,
 }
 
 /// The right to change partitions, which one process has at a time. It ends with the connection.
@@ -199,46 +181,6 @@ impl RetentionTurn {
         self.execute(format!("ALTER TABLE delivery DETACH PARTITION {name} CONCURRENTLY")).await
     }
 
-    /// Deletes some of what is not needed any more once its day has no deliveries: explicit audiences and failed attempts, and
-    /// after `history_days` dead letters, broadcasts and what happened to devices.
-    pub async fn purge(&mut self, days: u32, history_days: u32) -> Result<Purged> {
-        let all = partitions(&mut self.connection, days).await?;
-        let has_deliveries =
-            |p: &&Partition| !matches!(p.state, PartitionState::Detached | PartitionState::Foreign);
-        let Some(oldest) = all.iter().filter(has_deliveries).map(|p| p.day).min() else {
-            return Ok(Purged::default());
-        };
-        let (days, history_days) = (or_for_ever(days), or_for_ever(history_days));
-        let connection = &mut self.connection;
-        bounded("purging", async {
-            let audiences =
-                sqlx::query_file!("queries/retention_purge_audiences.sql", oldest, days, PURGE_AUDIENCES)
-                    .execute(&mut *connection)
-                    .await?
-                    .rows_affected();
-            let dead_letters = sqlx::query_file!(
-                "queries/retention_purge_dead_letters.sql",
-                oldest,
-                history_days,
-                PURGE_ROWS
-            )
-            .execute(&mut *connection)
-            .await?
-            .rows_affected();
-            let broadcasts =
-                sqlx::query_file!("queries/retention_purge_broadcasts.sql", oldest, history_days, PURGE_ROWS)
-                    .execute(&mut *connection)
-                    .await?
-                    .rows_affected();
-            let (failures, device_events) = purge_loose(connection, oldest, days, history_days).await?;
-            let more = audiences >= PURGE_AUDIENCES.unsigned_abs()
-                || dead_letters.max(broadcasts) >= PURGE_ROWS.unsigned_abs()
-                || failures.max(device_events) >= PURGE_LOOSE_ROWS.unsigned_abs();
-            Ok(Purged { audiences, dead_letters, broadcasts, failures, device_events, more })
-        })
-        .await
-    }
-
     /// Makes the statistics of delivery as a whole, where that is due; false where it was not.
     pub async fn analyze(&mut self) -> Result<bool> {
         let due = sqlx::query_file_scalar!("queries/retention_analyze_due.sql")
@@ -270,25 +212,6 @@ impl RetentionTurn {
             Err(_) => Err(StoreError::Unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))),
         }
     }
-}
-
-/// Deletes some failed attempts and events of devices; how many of each.
-async fn purge_loose(
-    connection: &mut PgConnection,
-    oldest: Date,
-    days: i32,
-    history_days: i32,
-) -> Result<(u64, u64)> {
-    let failures = sqlx::query_file!("queries/retention_purge_failures.sql", oldest, days, PURGE_LOOSE_ROWS)
-        .execute(&mut *connection)
-        .await?
-        .rows_affected();
-    let events =
-        sqlx::query_file!("queries/retention_purge_device_events.sql", history_days, PURGE_LOOSE_ROWS)
-            .execute(connection)
-            .await?
-            .rows_affected();
-    Ok((failures, events))
 }
 
 fn or_for_ever(days: u32) -> i32 {

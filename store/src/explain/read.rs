@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 
+use super::row::Row;
 use super::{
-    Explained, ExplainedBroadcast, ExplainedDelivery, ExplainedDevice, FailedAttempt, LetterFacts,
-    MOST_DEVICES, MOST_EVENTS, MOST_REPLAYS, ReplayOutcome,
+    Explained, ExplainedBroadcast, ExplainedDelivery, ExplainedDevice, FailedAttempt, MOST_DEVICES,
+    MOST_EVENTS, MOST_REPLAYS, ReplayOutcome,
 };
 use crate::broadcast::{AudienceKind, BroadcastState};
 use crate::connect::{Store, bounded};
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::delivery_search::Recipient;
-use crate::device::{Device, RetireReason};
+use crate::device::RetireReason;
 use crate::device_event::{DeviceEvent, DeviceEventKind};
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
@@ -86,102 +86,6 @@ async fn keys(tx: &mut PgConnection, recipient: &Recipient, shards: &[Shard]) ->
         .map(|row| (row.shard, row.id))
         .collect(),
     })
-}
-
-/// A device as `explain_devices.sql` returns it.
-struct Row {
-    shard: Shard,
-    id: DeviceId,
-    provider_id: ProviderId,
-    provider: String,
-    user_id: String,
-    token: String,
-    installation_id: Option<String>,
-    consent: bool,
-    registered_at: OffsetDateTime,
-    retired_at: Option<OffsetDateTime>,
-    retire_reason: Option<RetireReason>,
-    retired_by: Option<BroadcastId>,
-    retire_code: Option<String>,
-    quarantined_at: Option<OffsetDateTime>,
-    quarantine_code: Option<String>,
-    quarantine_detail: Option<String>,
-    quarantined_by: Option<BroadcastId>,
-    topics: Vec<String>,
-    state: Option<DeliveryState>,
-    attempts: Option<i32>,
-    next_attempt_at: Option<OffsetDateTime>,
-    last_code: Option<String>,
-    dead_reason: Option<DeadReason>,
-    settled_at: Option<OffsetDateTime>,
-    letter_attempts: Option<i32>,
-    letter_reason: Option<DeadReason>,
-    letter_created_at: Option<OffsetDateTime>,
-    letter_code: Option<String>,
-    letter_detail: Option<String>,
-    letter_replayed_by: Option<BroadcastId>,
-    original_died: bool,
-    original_replayed_by: Option<BroadcastId>,
-}
-
-impl Row {
-    fn delivery(&self) -> Option<ExplainedDelivery> {
-        Some(ExplainedDelivery {
-            state: self.state?,
-            attempts: self.attempts?,
-            next_attempt_at: self.next_attempt_at,
-            last_code: self.last_code.clone(),
-            dead_reason: self.dead_reason,
-            settled_at: self.settled_at,
-        })
-    }
-
-    fn dead_letter(&self) -> Option<LetterFacts> {
-        Some(LetterFacts {
-            attempts: self.letter_attempts?,
-            reason: self.letter_reason?,
-            created_at: self.letter_created_at?,
-            code: self.letter_code.clone()?,
-            detail: self.letter_detail.clone()?,
-            replayed_by: self.letter_replayed_by,
-        })
-    }
-}
-
-impl From<Row> for ExplainedDevice {
-    fn from(row: Row) -> Self {
-        let (delivery, dead_letter) = (row.delivery(), row.dead_letter());
-        Self {
-            device: Device {
-                id: row.id,
-                user_id: row.user_id,
-                provider: row.provider,
-                token: row.token,
-                installation_id: row.installation_id,
-                consent: row.consent,
-                registered_at: row.registered_at,
-                retired_at: row.retired_at,
-                retire_reason: row.retire_reason,
-                retired_by: row.retired_by,
-                retire_code: row.retire_code,
-                quarantined_at: row.quarantined_at,
-                quarantine_code: row.quarantine_code,
-                quarantine_detail: row.quarantine_detail,
-                quarantined_by: row.quarantined_by,
-                topics: row.topics,
-            },
-            shard: row.shard,
-            provider_id: row.provider_id,
-            delivery,
-            failures: vec![],
-            dead_letter,
-            replays: vec![],
-            events: vec![],
-            listed: None,
-            original_died: row.original_died,
-            original_replayed_by: row.original_replayed_by,
-        }
-    }
 }
 
 async fn devices(

@@ -50,7 +50,6 @@ fn dead_letter(id: BroadcastId, device: &Device, letter: LetterFacts) -> v1::Dea
         attempts: letter.attempts,
         create_time: Some(to_timestamp(letter.created_at)),
         replayed_by: letter.replayed_by.map_or(0, |id| id.0),
-        ..Default::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ExplainDelivery`: why somebody did or did not get a broadcast.
 
 mod convert;
+mod missing;
 mod obstacle;
 #[cfg(test)]
 mod tests;

@@ -94,6 +94,6 @@ fn no_consent(device: &ExplainedDevice, moment: OffsetDateTime) -> Option<Obstac
     };
     let after = changes().find(|(at, _)| *at > moment);
     let consent = after.map_or(device.device.consent, |(_, given)| !given);
-    let withdrawn = changes().filter(|(at, given)| *at <= moment && !given).map(|(at, _)| at).last();
+    let withdrawn = changes().filter(|(at, given)| *at <= moment && !given).map(|(at, _)| at).next_back();
     (!consent).then_some(Obstacle::NoConsent { since: withdrawn })
 }

@@ -235,7 +235,7 @@ fn consent_is_told_as_it_was_when_it_mattered_and_not_as_it_is() {
 fn a_device_that_was_put_aside_then_is_told_so_although_it_is_live_again() {
     let mut live = device();
     let restored = event(50, DeviceEventKind::RetirementUndone);
-    live.events = vec![DeviceEvent { since: Some(after(-60)), code: Some("410".into()), ..restored.clone() }];
+    live.events = vec![DeviceEvent { since: Some(after(-60)), code: Some("410".into()), ..restored }];
     let text = "when the broadcast was fanned out, the device had been retired since 2026-11-30 11:59:00 UTC (its provider said \
                 that the token is gone; undone since)";
     says(&broadcast(), &live, &provider(), DeliveryVerdict::RetiredBefore, text);
