@@ -5,11 +5,14 @@
 //! * [`health`] – one state behind gRPC health and `/ready`
 //! * [`admin`] – the HTTP port for probes and metrics
 //! * [`grpc`] – bounds, reflection and bounded shutdown of a gRPC server
+//! * [`access`] – who may call what, how much of it, and over which connections
+//! * [`reload`] – files that are taken up again when they change
 //! * [`local_postgres`] – a private PostgreSQL that cannot outlive us, for demo, dev and tests
 //! * [`parent`] – ending with the process that started us
 //!
 //! Depends on nothing else of ours and knows no SQL.
 
+pub mod access;
 pub mod admin;
 pub mod api;
 pub mod database_url;
@@ -17,5 +20,6 @@ pub mod grpc;
 pub mod health;
 pub mod local_postgres;
 pub mod parent;
+pub mod reload;
 pub mod shutdown;
 pub mod telemetry;

@@ -15,6 +15,10 @@ use tracing_subscriber::filter::LevelFilter;
 const SECONDS_BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
+/// Libraries that have messages in their hands, headers and bodies included: what they say at `debug` and `trace` is theirs to
+/// change with any release, so they say it only where the filter names them.
+const CARRIERS: [&str; 8] = ["h2", "hyper", "hyper_util", "reqwest", "rustls", "sqlx", "tonic", "tower"];
+
 /// How a process logs. Flatten it into the service's own arguments.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TelemetryArgs {
@@ -22,7 +26,8 @@ pub struct TelemetryArgs {
     #[arg(long, value_enum, env = "BONGSU_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
-    /// What is logged: a level, or levels by target, such as `info,sender_svc=debug`
+    /// What is logged: a level, or levels by target, such as `info,sender_svc=debug`. Libraries that carry messages say no more
+    /// than at info unless they are named: `debug,h2=debug`
     #[arg(long = "log", env = "BONGSU_LOG", default_value = "info,sqlx=warn", value_name = "FILTER")]
     pub log: String,
 }
@@ -90,8 +95,21 @@ fn parse_filter(filter: &str) -> anyhow::Result<EnvFilter> {
             bail!("`{directive}` in the log filter `{filter}` is no level; {advice}");
         }
     }
+    let directives: Vec<_> = directives.iter().map(ToString::to_string).chain(quiet(&directives)).collect();
     EnvFilter::try_new(directives.join(","))
         .with_context(|| format!("the log filter `{filter}` does not parse; {advice}"))
+}
+
+/// What keeps carriers quiet that are not named, where the level for everybody would have them talk.
+fn quiet(directives: &[&str]) -> Vec<String> {
+    let for_all = directives.iter().filter_map(|directive| directive.parse::<LevelFilter>().ok()).max();
+    if for_all.is_none_or(|level| level <= LevelFilter::INFO) {
+        return vec![];
+    }
+    let named = |carrier: &str| {
+        directives.iter().any(|directive| directive.split(['=', '[', ':']).next() == Some(carrier))
+    };
+    CARRIERS.iter().filter(|carrier| !named(carrier)).map(|carrier| format!("{carrier}=info")).collect()
 }
 
 /// See <https://no-color.org>: set and not empty means no colour.
@@ -138,6 +156,19 @@ mod tests {
         for filter in ["info", "WARN", "off", "info,sender_svc=debug", "info, sqlx=warn", "[span]=trace"] {
             parse_filter(filter).expect(filter);
         }
+    }
+
+    #[test]
+    fn libraries_that_carry_messages_talk_only_when_named() {
+        assert!(quiet(&["info", "sqlx=warn"]).is_empty() && quiet(&["error"]).is_empty());
+        assert_eq!(quiet(&["trace"]).len(), CARRIERS.len());
+        let some = quiet(&["debug", "h2=trace", "sqlx::query=debug"]);
+        assert!(
+            some.contains(&"hyper=info".to_owned())
+                && !some.iter().any(|d| d.starts_with("h2") || d.starts_with("sqlx"))
+        );
+        let filter = parse_filter("trace,h2=debug").expect("a good filter").to_string();
+        assert!(filter.contains("hyper=info") && filter.contains("h2=debug"), "{filter}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Server {
         let addr = listener.local_addr().unwrap();
         let (v1, v1alpha) = grpc::reflection(&[], &[]).unwrap();
         let router = grpc::server().add_service(health.service()).add_service(v1).add_service(v1alpha);
-        let task = tokio::spawn(grpc::serve(router, listener, shutdown.clone(), grace));
+        let task = tokio::spawn(grpc::serve(router, listener, None, shutdown.clone(), grace));
         let channel = Channel::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         Server { health, shutdown, channel, task }
     }

@@ -10,8 +10,10 @@ use tonic::transport::Server;
 use tonic_reflection::server::{Builder, v1, v1alpha};
 
 mod serve;
+mod tls;
 
-pub use serve::serve;
+pub use serve::{Peer, serve};
+pub use tls::{Tls, TlsFiles};
 
 /// Calls, open streams included, that one connection may have at a time; a client that wants more opens another.
 pub const MAX_STREAMS_PER_CONNECTION: u32 = 1_000;
