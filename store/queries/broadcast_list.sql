@@ -4,5 +4,6 @@ SELECT id AS "id: BroadcastId", idempotency_key, title, body, data AS "data: Jso
        replay_of AS "replay_of: BroadcastId", created_at, expires_at, scheduled_at, settled_at, request_hash
 FROM broadcast
 WHERE id < $1 AND (cardinality($2::broadcast_state[]) = 0 OR state = ANY($2))
+  AND ($4::text IS NULL OR client_id = $4)
 ORDER BY id DESC
 LIMIT $3

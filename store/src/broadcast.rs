@@ -163,7 +163,7 @@ pub enum Expiry {
     At(OffsetDateTime),
 }
 
-/// Whose idempotency keys these are. Until callers authenticate, all of them share one space of keys.
+/// Whose broadcasts and idempotency keys they are where callers do not say who they are: all share one space of keys.
 pub const CLIENT_ID: &str = "default";
 
 /// The highest rate that a broadcast may ask for, in calls within a second.
@@ -260,6 +260,8 @@ pub enum Controlled {
 pub struct BroadcastFilter {
     /// Empty: all.
     pub states: Vec<BroadcastState>,
+    /// Only those of this client.
+    pub client_id: Option<String>,
     /// Only those older than this one: the last of the page before.
     pub before: Option<BroadcastId>,
     /// Rows at most.

@@ -24,6 +24,13 @@ impl Store {
         }
     }
 
+    /// Whether there is such a broadcast, and it is this client's: the two are not told apart.
+    pub async fn broadcast_is_of(&self, id: BroadcastId, client_id: &str) -> Result<bool> {
+        let owner =
+            sqlx::query_file_scalar!("queries/broadcast_client.sql", id.0).fetch_optional(&self.pool).await?;
+        Ok(owner.is_some_and(|owner| owner == client_id))
+    }
+
     pub(crate) async fn with_counts(&self, row: BroadcastRow) -> Result<Broadcast> {
         let counts = self.provider_counts(&[row.id]).await?.remove(&row.id).unwrap_or_default();
         Ok(row.with_counts(counts.into_iter().map(|c| c.counts).sum()))
@@ -36,7 +43,8 @@ impl Store {
             "queries/broadcast_list.sql",
             filter.before.map_or(i64::MAX, |id| id.0),
             &filter.states as _,
-            filter.limit
+            filter.limit,
+            filter.client_id.as_deref()
         )
         .fetch_all(&self.pool)
         .await?;

@@ -23,7 +23,7 @@ const ROWS_OF_A_SCAN: u64 = 1_500;
 
 /// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
 /// `batch_leased`, `broadcast_open` and `broadcast_fan_out` hold only what is being worked on.
-const BOUNDS: [(&str, &[&str]); 31] = [
+const BOUNDS: &[(&str, &[&str])] = &[
     ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
     ("batch_pkey", &["id", "shard"]),
     ("batch_ready", &["shard", "provider_id", "rank"]),
@@ -48,6 +48,7 @@ const BOUNDS: [(&str, &[&str]); 31] = [
     ("broadcast_tally_pkey", &["broadcast_id"]),
     ("broadcast_tally_slow_tier", &["provider_id", "slow_tier_from"]),
     ("broadcast_pkey", &["id"]),
+    ("broadcast_client", &["client_id"]),
     ("broadcast_key", &["client_id", "idempotency_key"]),
     ("broadcast_audience_pkey", &["broadcast_id", "ordinal"]),
     ("broadcast_open", &[]),

@@ -139,8 +139,10 @@ pub const STATEMENTS: &[Statement] = statements! {
     // broadcast, shard, provider and device before, broadcast, reasons, code, provider, from, to, limit, count only
     Pool "dead_letter_purge"  ("final(), 0, 1, 2500, final(), '{rejected}', '400', 1, NULL, NULL, 100, false") 1,
     Pool "dead_letter_purge" of "a_time"   ("0, -32768, 0, 0, NULL, '{}', NULL, NULL, NULL, now(), 100, false") 1,
-    // before, states, limit
-    Pool "broadcast_list"     ("fanning_out(), '{}', 3") 3,
+    // before, states, limit, client
+    Pool "broadcast_list"     ("fanning_out(), '{}', 3, NULL") 3,
+    Pool "broadcast_list" of "a_client"    ("fanning_out(), '{}', 3, 'test'") 3,
+    Pool "broadcast_client"   ("at_work()") 1,
     // broadcast, shards, provider and device before, last provider, states, reasons, code, settled from and to, looked at, limit
     Pool "delivery_list"      ("at_work(), '{0}', 1, 5000, 32767, '{}', '{}', NULL, NULL, NULL, 100, 100") 100,
     Pool "delivery_list" of "a_state"      ("at_work(), '{0}', 1, 0, 1, '{pending}', '{}', NULL, NULL, NULL, 1000, 100") 100,

@@ -1,0 +1,2 @@
+-- Whose it is.
+SELECT client_id FROM broadcast WHERE id = $1
