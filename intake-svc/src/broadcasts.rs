@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bongsu_ops::access::Caller;
 use bongsu_ops::api::{self, PageFilter, Violations, page_size};
 use bongsu_proto::v1::broadcast_service_server::BroadcastService;
 use bongsu_proto::v1::{
@@ -37,9 +38,11 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<CreateBroadcastRequest>,
     ) -> Result<Response<CreateBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let request = request.into_inner();
         let validate_only = request.validate_only;
-        let new = validate::new_broadcast(request).map_err(|violations| api::invalid(&violations))?;
+        let new = validate::new_broadcast(request, caller.client_id())
+            .map_err(|violations| api::invalid(&violations))?;
         let known = self.providers.knowing(std::iter::empty()).await;
         let known = known.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
         if let Err(violations) = validate::fits(&new.message, known.kinds()) {
@@ -57,7 +60,9 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<GetBroadcastRequest>,
     ) -> Result<Response<GetBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let id = BroadcastId(request.into_inner().broadcast_id);
+        self.reach(id, caller.sees_only()).await?;
         let broadcast = self.store.broadcast(id).await.map_err(|e| status::from_store(&e, "GetBroadcast"))?;
         let broadcast = broadcast.ok_or_else(|| status::broadcast_not_found(id))?;
         Ok(Response::new(GetBroadcastResponse { broadcast: Some(convert::broadcast(broadcast)) }))
@@ -67,6 +72,7 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<ListBroadcastsRequest>,
     ) -> Result<Response<ListBroadcastsResponse>, Status> {
+        let client_id = Caller::of(&request).sees_only().map(str::to_owned);
         let request = request.into_inner();
         let mut violations = Violations::default();
         let mut states = validate::list_states(&request.states, &mut violations);
@@ -82,7 +88,8 @@ impl BroadcastService for Broadcasts {
             return Err(api::invalid(&violations));
         }
         // One row more than asked for tells whether there is a next page.
-        let rows = BroadcastFilter { states, before: before.map(|[id]| BroadcastId(id)), limit: limit + 1 };
+        let before = before.map(|[id]| BroadcastId(id));
+        let rows = BroadcastFilter { states, client_id, before, limit: limit + 1 };
         let mut broadcasts =
             self.store.list_broadcasts(&rows).await.map_err(|e| status::from_store(&e, "ListBroadcasts"))?;
         let next_page_token = filter.cut(&mut broadcasts, limit, |broadcast| [broadcast.id.0]);
@@ -94,7 +101,9 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<PauseBroadcastRequest>,
     ) -> Result<Response<PauseBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let id = BroadcastId(request.into_inner().broadcast_id);
+        self.reach(id, caller.controls_only()).await?;
         let outcome = self.store.pause_broadcast(id).await;
         let broadcast = controlled(id, "paused", outcome)?;
         Ok(Response::new(PauseBroadcastResponse { broadcast }))
@@ -104,7 +113,9 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<ResumeBroadcastRequest>,
     ) -> Result<Response<ResumeBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let id = BroadcastId(request.into_inner().broadcast_id);
+        self.reach(id, caller.controls_only()).await?;
         let outcome = self.store.resume_broadcast(id).await;
         let broadcast = controlled(id, "resumed", outcome)?;
         Ok(Response::new(ResumeBroadcastResponse { broadcast }))
@@ -114,7 +125,9 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<CancelBroadcastRequest>,
     ) -> Result<Response<CancelBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let id = BroadcastId(request.into_inner().broadcast_id);
+        self.reach(id, caller.controls_only()).await?;
         let outcome = self.store.cancel_broadcast(id).await;
         let broadcast = controlled(id, "cancelled", outcome)?;
         Ok(Response::new(CancelBroadcastResponse { broadcast }))
@@ -124,9 +137,11 @@ impl BroadcastService for Broadcasts {
         &self,
         request: Request<RescheduleBroadcastRequest>,
     ) -> Result<Response<RescheduleBroadcastResponse>, Status> {
+        let caller = Caller::of(&request);
         let RescheduleBroadcastRequest { broadcast_id, start } = request.into_inner();
         let id = BroadcastId(broadcast_id);
         let start = validate::new_start(start).map_err(|violations| api::invalid(&violations))?;
+        self.reach(id, caller.controls_only()).await?;
         let outcome = self.store.reschedule_broadcast(id, start).await;
         match outcome.map_err(|e| status::from_store(&e, "RescheduleBroadcast"))? {
             Rescheduled::Done(broadcast) => {
@@ -170,6 +185,14 @@ fn controlled(
 }
 
 impl Broadcasts {
+    /// Refuses, as if it were not there, a broadcast of another client than the one whose broadcasts `only` can be reached.
+    async fn reach(&self, id: BroadcastId, only: Option<&str>) -> Result<(), Status> {
+        let Some(client_id) = only else { return Ok(()) };
+        let own = self.store.broadcast_is_of(id, client_id).await;
+        let own = own.map_err(|e| status::from_store(&e, "looking whose a broadcast is"))?;
+        if own { Ok(()) } else { Err(status::broadcast_not_found(id)) }
+    }
+
     async fn accept(&self, new: &NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
         let acceptance =
             self.store.accept(new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;

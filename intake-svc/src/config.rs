@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 use bongsu_store::{DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS};
@@ -79,6 +80,9 @@ pub struct Config {
     pub history_days: u32,
 
     #[command(flatten)]
+    pub access: AccessArgs,
+
+    #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }
 
@@ -98,6 +102,7 @@ impl Config {
             fan_out_workers: DEFAULT_FAN_OUT_WORKERS,
             retention_days: DEFAULT_RETENTION_DAYS,
             history_days: DEFAULT_HISTORY_DAYS,
+            access: AccessArgs::default(),
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }
     }
@@ -156,6 +161,7 @@ impl Config {
                 self.listen,
             ));
         }
+        problems.extend(self.access.problems(self.listen, "--listen (BONGSU_INTAKE_LISTEN)"));
         match &self.database_url {
             Some(url) if problems.is_empty() => Ok(url),
             _ => anyhow::bail!("the configuration is wrong:\n  {}", problems.join("\n  ")),

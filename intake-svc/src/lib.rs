@@ -4,6 +4,7 @@
 //! `status` make the answer. Beside the calls, `fan_out` makes deliveries in the background. Any number of intakes may
 //! run on one Postgres: they share nothing else.
 
+mod access;
 mod broadcasts;
 mod command;
 mod config;

@@ -10,7 +10,7 @@ use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::broadcast_service_server::{self, BroadcastServiceServer};
 use bongsu_proto::v1::device_service_server::{self, DeviceServiceServer};
-use bongsu_store::Store;
+use bongsu_store::{CLIENT_ID, Store};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use crate::broadcasts::Broadcasts;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::providers::Providers;
-use crate::{fan_out, metrics, retention};
+use crate::{access, fan_out, metrics, retention};
 
 /// How often the database is asked whether it answers, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -118,6 +118,9 @@ async fn serve(
         &[FILE_DESCRIPTOR_SET],
         &[broadcast_service_server::SERVICE_NAME, device_service_server::SERVICE_NAME],
     )?;
+    let address = listener.local_addr()?;
+    let access = config.access.layer(address, CLIENT_ID, access::METHODS)?;
+    let tls = config.access.tls()?;
     let router = grpc::server()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -128,12 +131,13 @@ async fn serve(
             metrics::METER,
             &["ImportDevices"],
         ))
+        .layer(access)
         .add_service(broadcasts)
         .add_service(devices)
         .add_service(health.service())
         .add_service(reflection_v1)
         .add_service(reflection_v1alpha);
-    let address = listener.local_addr()?;
     tracing::info!(%address, "intake listens");
-    grpc::serve(router, listener, shutdown.clone(), config.drain_grace()).await.context("gRPC server")
+    config.access.announce(address);
+    grpc::serve(router, listener, tls, shutdown.clone(), config.drain_grace()).await.context("gRPC server")
 }

@@ -3,6 +3,7 @@
 //! [`engine`] does the work, [`provider`] knows the protocols, [`rpc`] answers. Any number of senders may run on one
 //! Postgres: they share nothing else.
 
+mod access;
 mod command;
 mod config;
 mod engine;

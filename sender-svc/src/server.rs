@@ -10,15 +10,15 @@ use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
 use bongsu_proto::v1::provider_service_server::{self, ProviderServiceServer};
-use bongsu_store::{ProviderId, SenderId, Store};
+use bongsu_store::{CLIENT_ID, ProviderId, SenderId, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::providers::Provider;
 use crate::config::{Checked, Config};
 use crate::engine::{self, line::Line};
-use crate::metrics;
 use crate::rpc::{Deliveries, Providers, Watchers};
+use crate::{access, metrics};
 
 /// How often the database is asked whether it answers, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
             ended
         }
     });
-    let served = serve(&store, &health, listeners.grpc, &stop).await;
+    let served = serve(&config, &store, &health, listeners.grpc, &stop).await;
     stop.cancel();
     engine.await.context("engine")?.context("engine")?;
     watch.abort();
@@ -129,6 +129,7 @@ async fn agree_on_rate(store: &Store, id: ProviderId, name: &str, rate: Option<u
 
 /// Serves gRPC until `shutdown`.
 async fn serve(
+    config: &Config,
     store: &Store,
     health: &Health,
     listener: TcpListener,
@@ -137,14 +138,18 @@ async fn serve(
     let watchers = Watchers::new(store.clone(), shutdown.clone());
     let deliveries = DeliveryServiceServer::new(Deliveries { store: store.clone(), watchers });
     let (reflection_v1, reflection_v1alpha) = grpc::reflection(&[FILE_DESCRIPTOR_SET], &SERVICES)?;
+    let address = listener.local_addr()?;
+    let access = config.access.layer(address, CLIENT_ID, access::METHODS)?;
+    let tls = config.access.tls()?;
     let router = grpc::server()
         .layer(CallsLayer::new(MAX_CALLS, shutdown.clone(), "sender", metrics::METER, &[]))
+        .layer(access)
         .add_service(deliveries)
         .add_service(ProviderServiceServer::new(Providers { store: store.clone() }))
         .add_service(health.service())
         .add_service(reflection_v1)
         .add_service(reflection_v1alpha);
-    let address = listener.local_addr()?;
     tracing::info!(%address, "sender listens");
-    grpc::serve(router, listener, shutdown.clone(), STREAM_GRACE).await.context("gRPC server")
+    config.access.announce(address);
+    grpc::serve(router, listener, tls, shutdown.clone(), STREAM_GRACE).await.context("gRPC server")
 }

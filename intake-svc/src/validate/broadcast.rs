@@ -8,7 +8,7 @@ use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::reschedule_broadcast_request::Start;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
-    Audience, BroadcastState, CLIENT_ID, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee,
+    Audience, BroadcastState, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee,
     MAX_RATE_PER_SECOND, Message, NewBroadcast, Priority,
 };
 use time::OffsetDateTime;
@@ -25,8 +25,11 @@ const MAX_TOPICS: usize = 20;
 const MAX_LISTED_IDS: usize = 100_000;
 const MAX_USER_ID_BYTES: usize = 256;
 
-/// A broadcast to store, or what is wrong with it.
-pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadcast, Violations> {
+/// A broadcast of this client to store, or what is wrong with it.
+pub(crate) fn new_broadcast(
+    request: CreateBroadcastRequest,
+    client_id: &str,
+) -> Result<NewBroadcast, Violations> {
     let mut violations = Violations::default();
     let v = &mut violations;
     let request_hash = hash::of_request(&request);
@@ -41,7 +44,7 @@ pub(crate) fn new_broadcast(request: CreateBroadcastRequest) -> Result<NewBroadc
     check_message(&message, v);
     match audience {
         Some(audience) if violations.is_empty() => Ok(NewBroadcast {
-            client_id: CLIENT_ID.to_owned(),
+            client_id: client_id.to_owned(),
             idempotency_key: request.idempotency_key,
             message,
             audience,
@@ -253,7 +256,7 @@ mod tests {
     fn fields(change: impl FnOnce(&mut CreateBroadcastRequest)) -> Vec<String> {
         let mut request = valid();
         change(&mut request);
-        match new_broadcast(request) {
+        match new_broadcast(request, "default") {
             Ok(_) => vec![],
             Err(violations) => violations.kept().iter().map(|v| v.field.clone()).collect(),
         }

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 
@@ -129,6 +130,9 @@ pub struct Config {
     pub drain_grace_s: u32,
 
     #[command(flatten)]
+    pub access: AccessArgs,
+
+    #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }
 
@@ -174,6 +178,7 @@ impl Config {
             slow_tier_rounds: 0,
             slow_tier_every_ms: DEFAULT_SLOW_TIER_EVERY_MS,
             drain_grace_s: 10,
+            access: AccessArgs::default(),
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }
     }
@@ -197,6 +202,7 @@ impl Config {
                 self.listen,
             ));
         }
+        problems.extend(self.access.problems(self.listen, "--listen (BONGSU_SENDER_LISTEN)"));
         match &self.database_url {
             Some(database_url) if problems.is_empty() => {
                 Ok(Checked { database_url, limits: self.limits(&providers), providers })

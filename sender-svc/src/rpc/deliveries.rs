@@ -1,5 +1,6 @@
 //! `ListDeliveries`: pages of what happened, each of bounded work.
 
+use bongsu_ops::access::Caller;
 use bongsu_ops::api::{PageFilter, Violations, page_size};
 use bongsu_proto::v1::{ListDeliveriesRequest, ListDeliveriesResponse};
 use bongsu_store::{DeadReason, DeliveryFilter, DeliverySearch, DeviceId, ProviderId, Recipient, StoreError};
@@ -14,6 +15,7 @@ impl Deliveries {
     pub(super) async fn list(
         &self,
         request: ListDeliveriesRequest,
+        caller: &Caller,
     ) -> Result<ListDeliveriesResponse, Status> {
         let failed = |e: StoreError| status::from_store(&e, "ListDeliveries");
         let mut violations = Violations::default();
@@ -44,6 +46,7 @@ impl Deliveries {
         if !violations.is_empty() {
             return Err(status::invalid(&violations));
         }
+        self.reach(broadcast, caller.sees_only()).await?;
         let found = self.store.search_deliveries(&search).await.map_err(failed)?;
         let mut rows = found.deliveries;
         let ended = rows.is_empty() && found.next.is_none();

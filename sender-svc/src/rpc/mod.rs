@@ -13,6 +13,7 @@ mod watch;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bongsu_ops::access::Caller;
 use bongsu_ops::api::{PageFilter, Violations, page_size};
 use bongsu_proto::v1::delivery_service_server::DeliveryService;
 use bongsu_proto::v1::{
@@ -47,7 +48,9 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<StreamStatusRequest>,
     ) -> Result<Response<StatusStream>, Status> {
+        let caller = Caller::of(&request);
         let id = valid_id(request.into_inner().broadcast_id)?;
+        self.reach(id, caller.sees_only()).await?;
         let messages = self.watchers.watch(id).await?;
         Ok(Response::new(Box::pin(ReceiverStream::new(messages))))
     }
@@ -56,7 +59,9 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<GetStatusRequest>,
     ) -> Result<Response<GetStatusResponse>, Status> {
+        let caller = Caller::of(&request);
         let id = valid_id(request.into_inner().broadcast_id)?;
+        self.reach(id, caller.sees_only()).await?;
         let progress = self.store.status(id).await.map_err(|e| status::from_store(&e, "GetStatus"))?;
         let progress = progress.ok_or_else(|| status::broadcast_not_found(id))?;
         Ok(Response::new(GetStatusResponse { status: Some(convert::status(&progress, 0.0, None)) }))
@@ -66,14 +71,16 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<ListDeliveriesRequest>,
     ) -> Result<Response<ListDeliveriesResponse>, Status> {
-        Ok(Response::new(self.list(request.into_inner()).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(self.list(request.into_inner(), &caller).await?))
     }
 
     async fn explain_delivery(
         &self,
         request: Request<ExplainDeliveryRequest>,
     ) -> Result<Response<ExplainDeliveryResponse>, Status> {
-        Ok(Response::new(self.explain(request.into_inner()).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(self.explain(request.into_inner(), &caller).await?))
     }
 
     async fn list_senders(
@@ -87,6 +94,7 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<ListDeadLettersRequest>,
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
+        let caller = Caller::of(&request);
         let request = request.into_inner();
         let failed = |e: StoreError| status::from_store(&e, "ListDeadLetters");
         let mut violations = Violations::default();
@@ -94,7 +102,15 @@ impl DeliveryService for Deliveries {
         let limit = page_size(request.page_size, PAGE.0, PAGE.1, &mut violations);
         let after = parse_token::<4>(page, &request.page_token, &mut violations);
         let broadcast = match request.broadcast_id {
-            0 => None,
+            0 => {
+                if caller.sees_only().is_some() {
+                    violations.add(
+                        "broadcast_id",
+                        "is missing; give one of yours: listing all takes the role read",
+                    );
+                }
+                None
+            }
             id => Some(convert::broadcast_id(id, &mut violations)),
         };
         let filter = DeadLetterFilter {
@@ -111,6 +127,9 @@ impl DeliveryService for Deliveries {
         };
         if !violations.is_empty() {
             return Err(status::invalid(&violations));
+        }
+        if let Some(id) = filter.broadcast {
+            self.reach(id, caller.sees_only()).await?;
         }
         let mut rows = self.store.list_dead_letters(&filter).await.map_err(failed)?;
         if let (true, Some(id)) = (rows.is_empty(), filter.broadcast)
@@ -134,7 +153,8 @@ impl DeliveryService for Deliveries {
         &self,
         request: Request<ReplayDeadLettersRequest>,
     ) -> Result<Response<ReplayDeadLettersResponse>, Status> {
-        Ok(Response::new(self.replay(request.into_inner()).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(self.replay(request.into_inner(), &caller).await?))
     }
 
     async fn purge_dead_letters(
@@ -146,6 +166,14 @@ impl DeliveryService for Deliveries {
 }
 
 impl Deliveries {
+    /// Refuses, as if it were not there, a broadcast of another client than the one whose broadcasts `only` can be reached.
+    async fn reach(&self, id: BroadcastId, only: Option<&str>) -> Result<(), Status> {
+        let Some(client_id) = only else { return Ok(()) };
+        let own = self.store.broadcast_is_of(id, client_id).await;
+        let own = own.map_err(|e| status::from_store(&e, "looking whose a broadcast is"))?;
+        if own { Ok(()) } else { Err(status::broadcast_not_found(id)) }
+    }
+
     /// The provider of this name; None for the empty name.
     async fn provider(
         &self,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use bongsu_ops::access::Caller;
 use bongsu_ops::api::Violations;
 use bongsu_proto::v1::{ReplayDeadLettersRequest, ReplayDeadLettersResponse};
 use bongsu_store::{
-    Acceptance, CLIENT_ID, DEFAULT_TTL, DeadLetterMatch, DeviceId, EXPIRY_RANGE, MAX_REPLAY_DEVICES,
+    Acceptance, DEFAULT_TTL, DeadLetterMatch, DeviceId, EXPIRY_RANGE, MAX_REPLAY_DEVICES,
     NewReplay, Replay, ReplayLetters, StoreError,
 };
 use tonic::Status;
@@ -18,13 +19,14 @@ impl Deliveries {
     pub(super) async fn replay(
         &self,
         request: ReplayDeadLettersRequest,
+        caller: &Caller,
     ) -> Result<ReplayDeadLettersResponse, Status> {
         let failed = |e: StoreError| status::from_store(&e, "ReplayDeadLetters");
         let validate_only = request.validate_only;
         let mut violations = Violations::default();
         let letters = self.replay_letters(&request, &mut violations).await.map_err(failed)?;
         let new = NewReplay {
-            client_id: CLIENT_ID.to_owned(),
+            client_id: caller.client_id().to_owned(),
             broadcast: convert::broadcast_id(request.broadcast_id, &mut violations),
             letters,
             ttl: ttl(request.ttl.as_ref(), &mut violations),
@@ -35,6 +37,7 @@ impl Deliveries {
         if !violations.is_empty() {
             return Err(status::invalid(&violations));
         }
+        self.reach(new.broadcast, caller.controls_only()).await?;
         if validate_only {
             let Some(_) = self.store.status(new.broadcast).await.map_err(failed)? else {
                 return Err(status::broadcast_not_found(new.broadcast));

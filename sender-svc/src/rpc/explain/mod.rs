@@ -10,6 +10,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
+use bongsu_ops::access::Caller;
 use bongsu_ops::api::{Violations, to_timestamp};
 use bongsu_proto::v1::{
     DeliveryVerdict, DeviceExplanation, ExplainDeliveryRequest, ExplainDeliveryResponse,
@@ -25,6 +26,7 @@ impl Deliveries {
     pub(super) async fn explain(
         &self,
         request: ExplainDeliveryRequest,
+        caller: &Caller,
     ) -> Result<ExplainDeliveryResponse, Status> {
         let failed = |e: StoreError| status::from_store(&e, "ExplainDelivery");
         let mut violations = Violations::default();
@@ -33,6 +35,7 @@ impl Deliveries {
         else {
             return Err(status::invalid(&violations));
         };
+        self.reach(broadcast, caller.sees_only()).await?;
         let explained = self.store.explain(broadcast, &recipient).await.map_err(failed)?;
         let explained = explained.ok_or_else(|| status::broadcast_not_found(broadcast))?;
         if explained.devices.is_empty() {
