@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use crate::broken::{innermost, tls_problem};
 use crate::output::{Output, complain};
 use crate::table::printable;
 
@@ -94,7 +95,10 @@ impl Failure {
                 }
                 message => printable(message),
             },
-            Self::Rpc { status, url } => format!("the call to {url} broke: {}", broken_because(status)),
+            Self::Rpc { status, url } => {
+                let because = tls_problem(&**status).map_or_else(|| innermost(&**status), str::to_owned);
+                format!("the call to {url} broke: {because}")
+            }
             Self::Unreachable { message } | Self::Refused { message } => message.clone(),
             Self::TimedOut { what, url, after } => format!(
                 "{url} did not {what} within {} s: ask again, or allow more with --timeout",
@@ -203,15 +207,6 @@ enum Exit {
 /// A status that tonic made on our side has the cause beside it; one that came over the wire has none.
 fn from_server(status: &Status) -> bool {
     std::error::Error::source(status).is_none()
-}
-
-/// The innermost cause, which is where the operating system's words are.
-fn broken_because(status: &Status) -> String {
-    let mut cause: &dyn std::error::Error = status;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 fn code_word(code: Code) -> &'static str {

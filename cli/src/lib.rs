@@ -2,19 +2,20 @@
 //! enough to run all of Bongsu on one machine.
 //!
 //! * a command is a module with its arguments and a `run`
-//! * [`client`] connects and calls, [`error`] says what went wrong, [`output`] and [`view`] print
+//! * [`servers`] knows where the services are and who we are, [`client`] connects and calls, [`error`] says what went wrong, [`output`] and [`view`] print
 //! * [`services`] are the hidden subcommands, [`stack`] starts them as child processes of this executable
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::client::Servers;
 use crate::error::Failure;
 use crate::output::Output;
+use crate::servers::Servers;
 
 mod bench;
 mod broadcasts;
+mod broken;
 pub mod chaos;
 mod client;
 mod completions;
@@ -31,16 +32,19 @@ mod explain;
 mod migrate;
 mod output;
 mod pages;
+mod profiles;
 mod progress;
 mod providers;
 mod retention;
 mod send;
 mod senders;
+mod servers;
 mod services;
 pub mod stack;
 mod status;
 mod table;
 mod times;
+mod token;
 mod view;
 mod words;
 
@@ -88,6 +92,9 @@ enum Command {
     /// Deliveries that were given up: list, replay
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
+    /// Tokens that say to the services who calls
+    #[command(subcommand)]
+    Token(token::Command),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Retention(retention::Args),
@@ -110,7 +117,7 @@ pub fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let output = Output { json: cli.json };
-    let context = Context { servers: cli.servers, output };
+    let context = Context { servers: Servers { output, ..cli.servers }, output };
     // One thread is plenty for a client, and starts faster than a pool.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
@@ -149,6 +156,7 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Devices(command) => devices::run(command, context).await,
         Command::Providers(command) => providers::run(command, context).await,
         Command::DeadLetters(command) => dead_letters::run(command, context).await,
+        Command::Token(command) => token::run(&command, context),
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Retention(args) => retention::run(args, context).await,

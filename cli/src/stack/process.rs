@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bongsu_ops::admin;
+use bongsu_ops::{access, admin};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -73,6 +73,10 @@ impl Process {
         };
         let mut command = Command::new(spec.executable);
         command.arg(spec.service).args(&spec.args).args(["--exit-with-parent", "--announce"]);
+        // What protects a port of the host's own services would shut out the client that we are.
+        for name in access::ENVIRONMENT {
+            command.env_remove(name);
+        }
         if let Some(url) = spec.database_url {
             command.env("BONGSU_DATABASE_URL", url); // not an argument: those can be read by every user of the host
         }

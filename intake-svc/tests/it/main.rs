@@ -1,5 +1,6 @@
 //! What the intake promises over gRPC: a real server on a real Postgres.
 
+mod access;
 mod broadcasts;
 mod devices;
 mod harness;

@@ -11,6 +11,7 @@ mod tcp_proxy;
 mod world;
 
 mod accept_once;
+mod access;
 mod apns;
 mod at_most_once;
 mod bad_devices;
@@ -35,6 +36,7 @@ mod pacing;
 mod parked_by_hand;
 mod provider_connections;
 mod provider_faults;
+mod quiet_logs;
 mod replay;
 mod replay_killed;
 mod retention;
