@@ -111,12 +111,19 @@ impl Interceptor for Bearer {
 }
 
 /// What we prove to a server who we are with, and what it has to prove to us.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Proof {
     /// The CAs that servers' certificates may be of; None: those of this host.
     pub ca: Option<Certificate>,
     pub identity: Option<Identity>,
     pub bearer: Bearer,
+}
+
+// Not the key.
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Proof({:?}, client certificate: {})", self.bearer, self.identity.is_some())
+    }
 }
 
 impl Client {

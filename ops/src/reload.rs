@@ -78,22 +78,18 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
 
     /// Takes up what has changed; what is wrong is logged, and what was there before stays in use.
     pub fn look(&self) {
-        // Not under the lock: every call waits for that.
-        let read = contents(&self.files);
+        // Read and parsed outside the lock, for which calls wait.
+        let changed = contents(&self.files).and_then(|contents| {
+            if self.lock().contents == contents {
+                return Ok(None);
+            }
+            let parsed = (self.parse)(&contents).with_context(|| named(&self.files))?;
+            Ok(Some((contents, Arc::new(parsed))))
+        });
         let mut now = self.lock();
-        let changed = match read {
-            Ok(contents) if contents == now.contents => {
-                now.refused = None;
-                return;
-            }
-            Ok(contents) => {
-                let parsed = (self.parse)(&contents).with_context(|| named(&self.files));
-                parsed.map(|parsed| (contents, Arc::new(parsed)))
-            }
-            Err(error) => Err(error),
-        };
         match changed {
-            Ok((contents, parsed)) => {
+            Ok(None) => now.refused = None,
+            Ok(Some((contents, parsed))) => {
                 *now = Now { contents, parsed, refused: None };
                 tracing::info!("took up {} as changed in {}", self.what, named(&self.files));
             }
