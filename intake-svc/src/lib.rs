@@ -25,4 +25,5 @@ mod validate;
 
 pub use command::{Cli, Command, serve};
 pub use config::Config;
+pub use metrics::METRICS;
 pub use server::{Listeners, run};

@@ -3,36 +3,65 @@
 use std::time::Duration;
 
 use bongsu_ops::api::Meter;
+use bongsu_ops::metric::{self, Metric};
 use bongsu_store::{Imported, Purged};
-use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{counter, histogram};
 use tonic::Code;
 
-/// Calls ended, by method and gRPC code.
 const CALLS: &str = "bongsu_intake_calls_total";
-/// From the call's arrival to its answer, by method.
 const CALL_SECONDS: &str = "bongsu_intake_call_seconds";
-/// CreateBroadcast by what became of it.
 const BROADCASTS: &str = "bongsu_intake_broadcasts_total";
-/// Rows of ImportDevices by what became of them.
 const IMPORT_ROWS: &str = "bongsu_intake_import_rows_total";
-/// Scheduled broadcasts whose time came, by what became of them.
 const STARTS: &str = "bongsu_intake_starts_total";
-/// From a broadcast's time to its start.
 const START_LATE_SECONDS: &str = "bongsu_intake_start_late_seconds";
-/// Pages of fan-out made.
 const PAGES: &str = "bongsu_intake_fan_out_pages_total";
-/// The time one page took.
 const PAGE_SECONDS: &str = "bongsu_intake_fan_out_page_seconds";
-/// Deliveries made by fan-out pages.
 const DELIVERIES: &str = "bongsu_intake_fan_out_deliveries_total";
-/// Partitions dropped at the end of their retention.
 const PARTITIONS_DROPPED: &str = "bongsu_intake_partitions_dropped_total";
-/// From the first step of a partition's end to the last.
 const PARTITION_DROP_SECONDS: &str = "bongsu_intake_partition_drop_seconds";
-/// Rows deleted after their retention, by what they were.
 const PURGED: &str = "bongsu_intake_purged_rows_total";
-/// Failed steps of background work, by which.
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
+
+/// All metrics of an intake. docs/metrics.md is checked against this.
+pub const METRICS: [Metric; 13] = [
+    Metric::counter(CALLS, &["method", "code"], "Calls ended, by method and gRPC code"),
+    Metric::seconds(CALL_SECONDS, &["method"], "From a call's arrival to its answer, by method"),
+    Metric::counter(
+        BROADCASTS,
+        &["outcome"],
+        "CreateBroadcast by what became of it: new, replayed, key_reused",
+    ),
+    Metric::counter(
+        IMPORT_ROWS,
+        &["outcome"],
+        "Rows of ImportDevices by what became of them: created, refreshed, superseded, rejected",
+    ),
+    Metric::counter(
+        STARTS,
+        &["outcome"],
+        "Scheduled broadcasts whose time came, by what became of them: started, expired",
+    ),
+    Metric::seconds(START_LATE_SECONDS, &[], "From a scheduled broadcast's time to its start"),
+    Metric::counter(PAGES, &[], "Pages of fan-out made"),
+    Metric::seconds(PAGE_SECONDS, &[], "The time one page of fan-out took"),
+    Metric::counter(DELIVERIES, &[], "Deliveries made by pages of fan-out"),
+    Metric::counter(
+        PARTITIONS_DROPPED,
+        &[],
+        "Partitions of deliveries dropped at the end of their retention",
+    ),
+    Metric::seconds(
+        PARTITION_DROP_SECONDS,
+        &[],
+        "From the first step of a partition's end to the last: nobody waits meanwhile",
+    ),
+    Metric::counter(
+        PURGED,
+        &["what"],
+        "Rows deleted at the end of their retention: audiences, dead_letters, broadcasts",
+    ),
+    Metric::counter(BACKGROUND_ERRORS, &["task"], "Failed steps of background work, by task"),
+];
 
 /// Calls that are counted: path and label.
 const METHODS: [(&str, &str); 16] = [
@@ -64,23 +93,7 @@ pub(crate) enum Accepted {
 
 /// Says what each metric means.
 pub(crate) fn describe() {
-    describe_counter!(CALLS, "Calls ended, by method and gRPC code");
-    describe_histogram!(CALL_SECONDS, Unit::Seconds, "From a call's arrival to its answer, by method");
-    describe_counter!(BROADCASTS, "CreateBroadcast by what became of it");
-    describe_counter!(IMPORT_ROWS, "Rows of ImportDevices by what became of them");
-    describe_counter!(STARTS, "Scheduled broadcasts whose time came, by what became of them");
-    describe_histogram!(START_LATE_SECONDS, Unit::Seconds, "From a scheduled broadcast's time to its start");
-    describe_counter!(PAGES, "Pages of fan-out made");
-    describe_histogram!(PAGE_SECONDS, Unit::Seconds, "The time one page of fan-out took");
-    describe_counter!(DELIVERIES, "Deliveries made by pages of fan-out");
-    describe_counter!(PARTITIONS_DROPPED, "Partitions of deliveries dropped at the end of their retention");
-    describe_histogram!(
-        PARTITION_DROP_SECONDS,
-        Unit::Seconds,
-        "From the first step of a partition's end to the last: nobody waits meanwhile"
-    );
-    describe_counter!(PURGED, "Rows deleted at the end of their retention, by what they were");
-    describe_counter!(BACKGROUND_ERRORS, "Failed steps of background work, by task");
+    metric::describe(&METRICS);
 }
 
 /// How calls are measured.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,6 +10,7 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use futures::future::BoxFuture;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,36 @@ const HEALTHCHECK_MAX_BYTES: u64 = 16 * 1024;
 /// The media type of the Prometheus text format.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What `/metrics` shows.
+pub struct Metrics {
+    recorder: PrometheusHandle,
+    scraped: Option<Scraped>,
+}
+
+/// Asked at each scrape, beside what the process counts: text in the Prometheus format.
+pub type Scraped = Box<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
+
+impl From<PrometheusHandle> for Metrics {
+    fn from(recorder: PrometheusHandle) -> Self {
+        Self { recorder, scraped: None }
+    }
+}
+
+impl Metrics {
+    /// With what is asked at each scrape.
+    pub fn new(recorder: PrometheusHandle, scraped: Option<Scraped>) -> Self {
+        Self { recorder, scraped }
+    }
+
+    async fn render(&self) -> String {
+        let mut text = self.recorder.render();
+        if let Some(scraped) = &self.scraped {
+            text.push_str(&scraped().await);
+        }
+        text
+    }
+}
+
 /// Serves the admin port until `shutdown` is cancelled, then for at most one second more.
 ///
 /// * `GET /live` – 200 while the process runs: restart it when this fails
@@ -40,10 +72,12 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub async fn serve(
     listener: TcpListener,
     health: Health,
-    metrics: PrometheusHandle,
+    metrics: impl Into<Metrics>,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let server = axum::serve(listener, router(health, metrics.clone()))
+    let metrics = metrics.into();
+    let recorder = metrics.recorder.clone();
+    let server = axum::serve(listener, router(health, metrics))
         .with_graceful_shutdown(shutdown.clone().cancelled_owned());
     let deadline = async {
         shutdown.cancelled().await;
@@ -52,19 +86,21 @@ pub async fn serve(
     tokio::select! {
         result = async { server.await } => result,
         () = deadline => Ok(()),
-        () = keep_up(&metrics) => Ok(()),
+        () = keep_up(&recorder) => Ok(()),
     }
 }
 
-fn router(health: Health, metrics: PrometheusHandle) -> Router {
+fn router(health: Health, metrics: Metrics) -> Router {
     let ready = move || async move {
         match health.reasons() {
             reasons if reasons.is_empty() => (StatusCode::OK, "ok\n".to_owned()),
             reasons => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", reasons.join("\n"))),
         }
     };
-    let metrics =
-        move || async move { ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], metrics.render()).into_response() };
+    let metrics = Arc::new(metrics);
+    let metrics = move || async move {
+        ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], metrics.render().await).into_response()
+    };
     Router::new()
         .route("/live", get(|| async { "ok\n" }))
         .route("/ready", get(ready))

@@ -1,6 +1,7 @@
 //! How a Bongsu process runs: what every one of our binaries does before, beside and after its real work.
 //!
 //! * [`telemetry`] – logs to stderr, metrics in the Prometheus format, the process-wide TLS provider
+//! * [`metric`] – what metrics are called and mean
 //! * [`shutdown`] – SIGTERM and SIGINT as a cancellation token
 //! * [`health`] – one state behind gRPC health and `/ready`
 //! * [`admin`] – the HTTP port for probes and metrics
@@ -19,6 +20,7 @@ pub mod database_url;
 pub mod grpc;
 pub mod health;
 pub mod local_postgres;
+pub mod metric;
 pub mod parent;
 pub mod reload;
 pub mod shutdown;

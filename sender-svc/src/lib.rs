@@ -7,6 +7,7 @@ mod access;
 mod command;
 mod config;
 mod engine;
+mod gauges;
 mod metrics;
 pub mod provider;
 mod rpc;
@@ -15,3 +16,6 @@ mod server;
 pub use command::{Cli, Command, serve};
 pub use config::{Config, WebhookArg};
 pub use server::{Listeners, run};
+
+/// What a sender's `/metrics` has: what it counts, and what it asks the database.
+pub const METRICS: [&[bongsu_ops::metric::Metric]; 2] = [&metrics::METRICS, &gauges::METRICS];

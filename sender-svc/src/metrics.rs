@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_ops::api::Meter;
-use bongsu_store::{Flushed, LeasedBatch};
-use metrics::{
-    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use bongsu_ops::metric::{self, Metric};
+use bongsu_store::{DeadReason, Flushed, LeasedBatch};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use tonic::Code;
 
 use crate::engine::line::Line;
@@ -42,62 +41,108 @@ fn api_call(method: &'static str, code: Code, took: Duration) {
     histogram!("bongsu_sender_api_call_seconds", "method" => method).record(took.as_secs_f64());
 }
 
+/// All that a sender counts by itself; what it asks the database is in [`crate::gauges`]. docs/metrics.md is checked against
+/// both.
+pub const METRICS: [Metric; 26] = [
+    Metric::counter(
+        "bongsu_sender_api_calls_total",
+        &["method", "code"],
+        "Calls of the API ended, by method and gRPC code",
+    ),
+    Metric::seconds(
+        "bongsu_sender_api_call_seconds",
+        &["method"],
+        "From a call's arrival to its answer, by method",
+    ),
+    Metric::counter(
+        "bongsu_sender_calls_total",
+        &["provider", "answer"],
+        "Calls to providers, by what the answer meant: accepted, gone, rejected, suspect, slow_down, trouble",
+    ),
+    Metric::seconds("bongsu_sender_call_seconds", &["provider"], "The time a provider took to answer"),
+    Metric::seconds("bongsu_sender_claim_seconds", &[], "The time a claim took"),
+    Metric::counter("bongsu_sender_batches_claimed_total", &[], "Batches leased"),
+    Metric::counter(
+        "bongsu_sender_batches_reclaimed_total",
+        &[],
+        "Of those, batches whose lease ran out in other hands",
+    ),
+    Metric::seconds("bongsu_sender_read_seconds", &[], "The time it took to read what a claim brought"),
+    Metric::seconds("bongsu_sender_flush_seconds", &[], "The time a flush took"),
+    Metric::gauge(
+        "bongsu_sender_flush_lag_seconds",
+        &[],
+        "For how long the oldest outcomes have been waiting to be recorded: grows while the database does not take them",
+    ),
+    Metric::counter("bongsu_sender_outcomes_recorded_total", &[], "Outcomes that counted"),
+    Metric::counter(
+        "bongsu_sender_outcomes_fenced_total",
+        &[],
+        "Outcomes dropped because another sender holds the batch",
+    ),
+    Metric::counter(
+        "bongsu_sender_outcomes_stale_total",
+        &[],
+        "Outcomes dropped because the delivery had moved on",
+    ),
+    Metric::counter(
+        "bongsu_sender_dead_letters_total",
+        &["provider", "reason"],
+        "Deliveries that became dead letters: attempts_exhausted, unregistered, rejected",
+    ),
+    Metric::counter(
+        "bongsu_sender_batches_lost_total",
+        &[],
+        "Batches that another sender took from this one",
+    ),
+    Metric::counter("bongsu_sender_batches_revoked_total", &[], "Batches freed from senders that died"),
+    Metric::gauge(
+        "bongsu_sender_calls_unrecorded",
+        &[],
+        "Calls started whose outcome is not recorded: what a crash may repeat",
+    ),
+    Metric::gauge("bongsu_sender_calls_in_flight", &["provider"], "Calls under way, by provider"),
+    Metric::gauge(
+        "bongsu_sender_calls_allowed",
+        &["provider"],
+        "Calls that may be under way: fewer than configured after a beginning, and while the provider is slow",
+    ),
+    Metric::gauge(
+        "bongsu_sender_deliveries_queued",
+        &["provider"],
+        "Deliveries waiting here for a call, by provider",
+    ),
+    Metric::gauge(
+        "bongsu_sender_provider_parked",
+        &["provider"],
+        "1 while this sender makes only probes to the provider, because it fails as a whole",
+    ),
+    Metric::counter(
+        "bongsu_sender_probes_total",
+        &["provider", "outcome"],
+        "Probes of parked providers made here, by whether they were answered: works, fails",
+    ),
+    Metric::counter(
+        "bongsu_sender_pace_slots_total",
+        &["provider", "slots"],
+        "Moments to call a provider with a rate limit at: reserved, used, forfeited",
+    ),
+    Metric::counter(
+        "bongsu_sender_broadcast_pace_slots_total",
+        &["slots"],
+        "Moments to call in of broadcasts with a rate of their own, all together: reserved, used, forfeited",
+    ),
+    Metric::counter(
+        "bongsu_sender_slow_rounds_total",
+        &["provider"],
+        "Rounds of the slow tier that began here, by provider",
+    ),
+    Metric::gauge("bongsu_sender_status_streams", &[], "Status streams served"),
+];
+
 /// Says what each metric means.
 pub fn describe() {
-    describe_counter!("bongsu_sender_api_calls_total", "Calls of the API ended, by method and gRPC code");
-    describe_histogram!(
-        "bongsu_sender_api_call_seconds",
-        Unit::Seconds,
-        "From a call's arrival to its answer, by method"
-    );
-    describe_counter!("bongsu_sender_calls_total", "Calls to providers, by what the answer meant");
-    describe_histogram!("bongsu_sender_call_seconds", Unit::Seconds, "The time a provider took to answer");
-    describe_histogram!("bongsu_sender_claim_seconds", Unit::Seconds, "The time a claim took");
-    describe_counter!("bongsu_sender_batches_claimed_total", "Batches leased");
-    describe_counter!(
-        "bongsu_sender_batches_reclaimed_total",
-        "Of those, batches whose lease ran out in other hands"
-    );
-    describe_histogram!(
-        "bongsu_sender_read_seconds",
-        Unit::Seconds,
-        "The time it took to read what a claim brought"
-    );
-    describe_histogram!("bongsu_sender_flush_seconds", Unit::Seconds, "The time a flush took");
-    describe_counter!("bongsu_sender_outcomes_recorded_total", "Outcomes that counted");
-    describe_counter!(
-        "bongsu_sender_outcomes_fenced_total",
-        "Outcomes dropped because another sender holds the batch"
-    );
-    describe_counter!(
-        "bongsu_sender_outcomes_stale_total",
-        "Outcomes dropped because the delivery had moved on"
-    );
-    describe_counter!("bongsu_sender_batches_lost_total", "Batches that another sender took from this one");
-    describe_counter!("bongsu_sender_batches_revoked_total", "Batches freed from senders that died");
-    describe_gauge!(
-        "bongsu_sender_calls_unrecorded",
-        "Calls started whose outcome is not recorded: what a crash may repeat"
-    );
-    describe_gauge!("bongsu_sender_calls_in_flight", "Calls under way, by provider");
-    describe_gauge!("bongsu_sender_deliveries_queued", "Deliveries waiting here for a call, by provider");
-    describe_gauge!(
-        "bongsu_sender_provider_parked",
-        "1 while the provider fails as a whole and only probes are made, by provider"
-    );
-    describe_counter!(
-        "bongsu_sender_probes_total",
-        "Probes of parked providers made here, by whether they were answered"
-    );
-    describe_counter!(
-        "bongsu_sender_pace_slots_total",
-        "Moments to call a provider with a rate limit at, by whether they were reserved, used, or let pass"
-    );
-    describe_counter!(
-        "bongsu_sender_slow_rounds_total",
-        "Rounds of the slow tier that began here, by provider"
-    );
-    describe_gauge!("bongsu_sender_status_streams", "Status streams served");
+    metric::describe(&METRICS);
 }
 
 /// Counts the calls to one provider. Looked up once: by name, each call would cost more than all else here.
@@ -184,11 +229,26 @@ pub fn read(took: Duration) {
     histogram!("bongsu_sender_read_seconds").record(took.as_secs_f64());
 }
 
-pub fn flushed(took: Duration, flushed: &Flushed) {
+pub fn flushed(took: Duration, flushed: &Flushed, lines: &[Arc<Line>]) {
+    for ((provider, reason), dead) in &flushed.dead {
+        let line = lines.iter().find(|line| line.provider == *provider);
+        let provider = line.map(|line| line.name.clone()).unwrap_or_default();
+        counter!("bongsu_sender_dead_letters_total", "provider" => provider, "reason" => dead_reason(*reason))
+            .increment(*dead);
+    }
     histogram!("bongsu_sender_flush_seconds").record(took.as_secs_f64());
     counter!("bongsu_sender_outcomes_recorded_total").increment(flushed.recorded as u64);
     counter!("bongsu_sender_outcomes_fenced_total").increment(flushed.fenced as u64);
     counter!("bongsu_sender_outcomes_stale_total").increment(flushed.stale as u64);
+}
+
+fn dead_reason(reason: DeadReason) -> &'static str {
+    match reason {
+        DeadReason::AttemptsExhausted => "attempts_exhausted",
+        DeadReason::Unregistered => "unregistered",
+        DeadReason::Rejected => "rejected",
+        DeadReason::Unconfirmed => "unconfirmed",
+    }
 }
 
 /// Batches that another sender took from this one.
@@ -201,10 +261,12 @@ pub fn revoked(batches: usize) {
     counter!("bongsu_sender_batches_revoked_total").increment(batches as u64);
 }
 
-pub fn holding(lines: &[Arc<Line>], unrecorded: usize) {
+pub fn holding(lines: &[Arc<Line>], unrecorded: usize, flush_lag: Duration) {
+    gauge!("bongsu_sender_flush_lag_seconds").set(flush_lag.as_secs_f64());
     gauge!("bongsu_sender_calls_unrecorded").set(unrecorded as f64);
     for line in lines {
         gauge!("bongsu_sender_calls_in_flight", "provider" => line.name.clone()).set(line.in_flight() as f64);
+        gauge!("bongsu_sender_calls_allowed", "provider" => line.name.clone()).set(line.allowed() as f64);
         gauge!("bongsu_sender_provider_parked", "provider" => line.name.clone())
             .set(f64::from(u8::from(line.breaker.is_parked())));
         gauge!("bongsu_sender_deliveries_queued", "provider" => line.name.clone())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_ops::admin::Scraped;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
 use bongsu_ops::{admin, grpc, health, telemetry};
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::providers::Provider;
 use crate::config::{Checked, Config};
 use crate::engine::{self, line::Line};
+use crate::gauges::DatabaseGauges;
 use crate::rpc::{Deliveries, Providers, Watchers};
 use crate::{access, metrics};
 
@@ -58,7 +60,15 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     // Probes are answered while we wait for the database, and until the drain has ended.
     let admin_shutdown = CancellationToken::new();
     let _admin_ends_with_us = admin_shutdown.clone().drop_guard();
-    let admin = tokio::spawn(admin::serve(listeners.admin, health.clone(), recorder, admin_shutdown.clone()));
+    let gauges = config.database_metrics.then(|| DatabaseGauges::new(&store));
+    let scraped = gauges.clone().map(|gauges| -> Scraped {
+        Box::new(move || {
+            let gauges = gauges.clone();
+            Box::pin(async move { gauges.render().await })
+        })
+    });
+    let shown = admin::Metrics::new(recorder, scraped);
+    let admin = tokio::spawn(admin::serve(listeners.admin, health.clone(), shown, admin_shutdown.clone()));
     tracing::info!(%admin_address, "admin port listens");
 
     let lines = tokio::select! {
@@ -90,9 +100,12 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     stop.cancel();
     engine.await.context("engine")?.context("engine")?;
     watch.abort();
-    store.close().await;
     admin_shutdown.cancel();
     admin.await.context("admin port")?.context("admin port")?;
+    if let Some(gauges) = gauges {
+        gauges.close().await;
+    }
+    store.close().await;
     tracing::info!("stopped");
     served
 }

@@ -149,6 +149,12 @@ impl Store {
         Lane { options: lane.options.options([("synchronous_commit", "off")]), ..lane }
     }
 
+    /// A connection of its own whose statements are ended after so long, planned as Postgres likes.
+    pub(crate) fn impatient_lane(&self, statement_timeout: Duration) -> Lane {
+        let timeout = statement_timeout.as_millis().to_string();
+        Lane::new(self.options.clone().options([("statement_timeout", timeout)]))
+    }
+
     /// A connection whose statements may take minutes.
     pub(crate) async fn patient_connection(&self) -> Result<PgConnection> {
         let options =

@@ -34,7 +34,7 @@ pub enum DeliveryState {
 }
 
 /// Why a delivery is dead. Spelled alike in SQL (`dead_reason`) and proto.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, sqlx::Type)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, sqlx::Type)]
 #[sqlx(type_name = "dead_reason", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum DeadReason {

@@ -20,7 +20,7 @@ use crate::claim::LeasedBatch;
 use crate::connect::{Lane, Store};
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
-use crate::ids::{BroadcastId, DeviceId, SenderId, Shard};
+use crate::ids::{BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 use crate::shards::by_shard;
 
 pub use self::failures::KEPT_FAILURES;
@@ -112,6 +112,8 @@ pub struct Flushed {
     pub fenced: usize,
     /// Outcomes of own batches whose delivery had been settled or moved on.
     pub stale: usize,
+    /// Of those that counted, dead letters by why.
+    pub dead: BTreeMap<(ProviderId, DeadReason), u64>,
     /// Broadcasts of which a batch was closed: ask [`Store::complete_broadcasts`] for them.
     pub touched: BTreeSet<BroadcastId>,
 }
@@ -166,6 +168,9 @@ impl FlushLane {
             flushed.recorded += done.recorded;
             flushed.fenced += done.fenced;
             flushed.stale += done.stale;
+            for (of, dead) in done.dead {
+                *flushed.dead.entry(of).or_default() += dead;
+            }
             flushed.touched.extend(done.touched);
         }
         Ok(flushed)

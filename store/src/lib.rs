@@ -26,6 +26,7 @@ mod error;
 mod explain;
 mod fan_out;
 mod flush;
+mod gauges;
 mod ids;
 mod lease;
 mod measure;
@@ -75,6 +76,7 @@ pub use explain::{
 };
 pub use fan_out::FanOut;
 pub use flush::{Fate, Flush, FlushLane, Flushed, KEPT_FAILURES, Outcome, Unfit, Verdict};
+pub use gauges::{DatabaseGauges, GaugeLane, Gauges, OpenBroadcasts, ProviderPause, ProviderWork, TableRows};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 pub use lease::{Beat, ControlLane, Flags, Signals};
 pub use measure::{HeldSnapshot, Load};

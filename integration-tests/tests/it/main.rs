@@ -28,6 +28,7 @@ mod killed;
 mod limits;
 mod mass_invalidation;
 mod mixed;
+mod monitoring;
 mod nothing_lost;
 mod one_delivery;
 mod outage;

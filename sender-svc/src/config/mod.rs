@@ -129,6 +129,11 @@ pub struct Config {
     #[arg(long, env = "BONGSU_DRAIN_GRACE_S", value_name = "SECONDS", default_value_t = 10)]
     pub drain_grace_s: u32,
 
+    /// Have /metrics say where the queue stands and how the database fares, too, which asks it at each scrape, once a second at
+    /// most. All senders say the same: with many of them, a few are enough
+    #[arg(long, env = "BONGSU_DATABASE_METRICS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub database_metrics: bool,
+
     #[command(flatten)]
     pub access: AccessArgs,
 
@@ -179,6 +184,7 @@ impl Config {
             slow_tier_every_ms: DEFAULT_SLOW_TIER_EVERY_MS,
             drain_grace_s: 10,
             access: AccessArgs::default(),
+            database_metrics: true,
             telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
         }
     }

@@ -182,7 +182,8 @@ impl Control {
             let before = self.answered.entry(line.provider).or_default();
             *before = line.measure_rate(*before, elapsed);
         }
-        metrics::holding(&engine.lines, engine.limits.unrecorded - engine.unrecorded.available_permits());
+        let unrecorded = engine.limits.unrecorded - engine.unrecorded.available_permits();
+        metrics::holding(&engine.lines, unrecorded, engine.flush_lag.now());
     }
 }
 

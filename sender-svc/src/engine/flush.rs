@@ -1,6 +1,7 @@
 //! Recording answers, grouped: one transaction at a time, on a connection of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bongsu_store::{
@@ -48,6 +49,36 @@ pub(super) struct Answered {
     pub unrecorded: Option<OwnedSemaphorePermit>,
 }
 
+/// Since when the outcomes have waited that are being recorded.
+#[derive(Debug)]
+pub(super) struct Lag {
+    epoch: Instant,
+    /// In microseconds of `epoch`; 0: nothing waits.
+    since: AtomicU64,
+}
+
+impl Lag {
+    pub(super) fn new() -> Self {
+        Self { epoch: Instant::now(), since: AtomicU64::new(0) }
+    }
+
+    fn begins(&self) {
+        let now = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.since.store(now.max(1), Ordering::Relaxed);
+    }
+
+    fn ends(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        match self.since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => self.epoch.elapsed().saturating_sub(Duration::from_micros(since)),
+        }
+    }
+}
+
 /// Runs until every sender of `settled` is gone and all is written, or until `abandon`.
 pub(super) async fn run(
     engine: Arc<Engine>,
@@ -59,6 +90,7 @@ pub(super) async fn run(
     let writing = async {
         let mut gathered = Vec::with_capacity(MOST_OUTCOMES);
         while settled.recv_many(&mut gathered, MOST_OUTCOMES).await > 0 {
+            engine.flush_lag.begins();
             let until = Instant::now() + GATHER;
             while gathered.len() < MOST_OUTCOMES {
                 let room = MOST_OUTCOMES - gathered.len();
@@ -69,6 +101,7 @@ pub(super) async fn run(
             }
             let (flush, permits) = assemble(std::mem::take(&mut gathered));
             write(&engine, &mut lane, flush, &touched).await;
+            engine.flush_lag.ends();
             drop(permits);
             engine.claim_now.notify_one();
         }
@@ -118,7 +151,7 @@ async fn write(engine: &Engine, lane: &mut FlushLane, flush: Flush, touched: &mp
                     tracing::info!("recording outcomes again");
                 }
                 (retry, slow) = (RETRY.0, 0);
-                metrics::flushed(began.elapsed(), &flushed);
+                metrics::flushed(began.elapsed(), &flushed, &engine.lines);
                 report(&flushed);
                 engine.holdings.forget(flush.closed.iter());
                 for id in flushed.touched {

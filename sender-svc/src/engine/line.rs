@@ -207,7 +207,7 @@ impl Line {
     }
 
     /// Calls that may be under way now.
-    fn allowed(&self) -> usize {
+    pub fn allowed(&self) -> usize {
         self.allowed_at(Instant::now())
     }
 

@@ -83,6 +83,7 @@ struct Engine {
     lines: Vec<Arc<Line>>,
     holdings: Holdings,
     unrecorded: Arc<Semaphore>,
+    flush_lag: flush::Lag,
     /// Something became free: look whether there is work to claim, if the last look found some.
     claim_now: Notify,
     /// There is something to take for sure: the work of a dead sender, a probe.
@@ -91,6 +92,25 @@ struct Engine {
     slots_needed: Notify,
     pulse: control::Pulse,
     calls: TaskTracker,
+}
+
+impl Engine {
+    fn new(store: Store, sender: SenderId, limits: Limits, lines: Vec<Arc<Line>>) -> Self {
+        Self {
+            store,
+            sender,
+            unrecorded: Arc::new(Semaphore::new(limits.unrecorded)),
+            limits,
+            lines,
+            flush_lag: flush::Lag::new(),
+            holdings: Holdings::new(),
+            claim_now: Notify::new(),
+            take_now: Notify::new(),
+            slots_needed: Notify::new(),
+            pulse: control::Pulse::new(),
+            calls: TaskTracker::new(),
+        }
+    }
 }
 
 /// Runs until `shutdown`, then drains: nothing new is started, what is in flight is finished and recorded, the rest is
@@ -107,19 +127,7 @@ pub async fn run(
     lines: Vec<Arc<Line>>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let engine = Arc::new(Engine {
-        store,
-        sender,
-        unrecorded: Arc::new(Semaphore::new(limits.unrecorded)),
-        limits,
-        lines,
-        holdings: Holdings::new(),
-        claim_now: Notify::new(),
-        take_now: Notify::new(),
-        slots_needed: Notify::new(),
-        pulse: control::Pulse::new(),
-        calls: TaskTracker::new(),
-    });
+    let engine = Arc::new(Engine::new(store, sender, limits, lines));
     let (settled, to_flush) = mpsc::channel(FLUSH_CHANNEL);
     let (touched, to_complete) = mpsc::channel(FLUSH_CHANNEL);
     let stop_control = CancellationToken::new();

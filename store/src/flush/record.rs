@@ -10,7 +10,7 @@ use super::{Flush, Flushed, Outcome, Verdict, failures, sent, unfit};
 use crate::claim::LeasedBatch;
 use crate::delivery::DeadReason;
 use crate::error::Result;
-use crate::ids::{BatchId, BroadcastId, SenderId, Shard};
+use crate::ids::{BatchId, BroadcastId, ProviderId, SenderId, Shard};
 use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 /// The code of a delivery that was put into a batch of its own.
@@ -43,6 +43,7 @@ pub(super) async fn record(
         recorded: recorded_in_all,
         fenced: flush.outcomes.len() - counted,
         stale: counted - recorded_in_all,
+        dead: dead(&recorded),
         touched: update_batches(tx, shard, sent, &recorded, &closed).await?,
     };
     insert_dead_letters(tx, shard, &recorded).await?;
@@ -50,6 +51,17 @@ pub(super) async fn record(
     retry::insert(tx, shard, &recorded, &delays).await?;
     unfit::record(tx, shard, &flush.unfit).await?;
     Ok(flushed)
+}
+
+/// How many of these are dead letters, by why.
+fn dead(recorded: &[&Outcome]) -> BTreeMap<(ProviderId, DeadReason), u64> {
+    let mut dead = BTreeMap::new();
+    for outcome in recorded {
+        if let Verdict::Dead { reason, .. } = outcome.verdict {
+            *dead.entry((outcome.batch.provider, reason)).or_default() += 1;
+        }
+    }
+    dead
 }
 
 /// The batches of a flush, locked until its end: for each the epoch under which this sender holds it, if it does.

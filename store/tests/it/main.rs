@@ -8,6 +8,7 @@ mod at_most_once;
 mod capping;
 mod controlling;
 mod devices;
+mod gauges;
 mod harness;
 mod history;
 mod hygiene;
