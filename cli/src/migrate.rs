@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bongsu_ops::telemetry::{self, LogFormat, TelemetryArgs};
+use bongsu_ops::trace::TraceArgs;
 use bongsu_store::{MAX_SHARDS, SetShards, Store};
 use serde_json::json;
 
@@ -32,7 +33,10 @@ pub struct Args {
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     // The store logs what it waits for.
     let format = if context.output.json { LogFormat::Json } else { LogFormat::Text };
-    telemetry::init(&TelemetryArgs { log_format: format, log: "warn".to_owned() }, "bongsu migrate")?;
+    telemetry::init(
+        &TelemetryArgs { log_format: format, log: "warn".to_owned(), trace: TraceArgs::default() },
+        "bongsu migrate",
+    )?;
     let store = connect(&args.database_url).await?;
     let applied = apply(&store).await?;
     let set = match args.shards {

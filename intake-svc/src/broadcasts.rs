@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bongsu_ops::access::Caller;
 use bongsu_ops::api::{self, PageFilter, Violations, page_size};
+use bongsu_ops::trace::{Span, Tracer};
 use bongsu_proto::v1::broadcast_service_server::BroadcastService;
 use bongsu_proto::v1::{
     self, CancelBroadcastRequest, CancelBroadcastResponse, CreateBroadcastRequest, CreateBroadcastResponse,
@@ -30,6 +31,7 @@ pub(crate) struct Broadcasts {
     pub store: Store,
     pub providers: Arc<Providers>,
     pub fan_out: Arc<Notify>,
+    pub tracer: Tracer,
 }
 
 #[tonic::async_trait]
@@ -39,21 +41,12 @@ impl BroadcastService for Broadcasts {
         request: Request<CreateBroadcastRequest>,
     ) -> Result<Response<CreateBroadcastResponse>, Status> {
         let caller = Caller::of(&request);
-        let request = request.into_inner();
-        let validate_only = request.validate_only;
-        let new = validate::new_broadcast(request, caller.client_id())
-            .map_err(|violations| api::invalid(&violations))?;
-        let known = self.providers.knowing(std::iter::empty()).await;
-        let known = known.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
-        if let Err(violations) = validate::fits(&new.message, known.kinds()) {
-            // What was accepted before a provider with a lower limit came can be asked for again like everything else.
-            let found =
-                self.store.accepted(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
-            let found = found.ok_or_else(|| api::invalid(&violations))?;
-            return Ok(Response::new(answer(found, &new)?));
+        let mut span = self.tracer.answering("CreateBroadcast", request.metadata());
+        let created = self.create(request.into_inner(), &caller, &mut span).await;
+        if let Err(status) = &created {
+            span.failed(metrics::code_name(status.code()));
         }
-        let response = if validate_only { self.check(new).await? } else { self.accept(&new).await? };
-        Ok(Response::new(response))
+        created.map(Response::new)
     }
 
     async fn get_broadcast(
@@ -191,6 +184,33 @@ impl Broadcasts {
         let own = self.store.broadcast_is_of(id, client_id).await;
         let own = own.map_err(|e| status::from_store(&e, "looking whose a broadcast is"))?;
         if own { Ok(()) } else { Err(status::broadcast_not_found(id)) }
+    }
+
+    async fn create(
+        &self,
+        request: CreateBroadcastRequest,
+        caller: &Caller,
+        span: &mut Span,
+    ) -> Result<CreateBroadcastResponse, Status> {
+        let validate_only = request.validate_only;
+        let mut new = validate::new_broadcast(request, caller.client_id())
+            .map_err(|violations| api::invalid(&violations))?;
+        new.trace_context = span.traceparent().map(|traceparent| traceparent.to_string());
+        let known = self.providers.knowing(std::iter::empty()).await;
+        let known = known.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+        if let Err(violations) = validate::fits(&new.message, known.kinds()) {
+            // What was accepted before a provider with a lower limit came can be asked for again like everything else.
+            let found =
+                self.store.accepted(&new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
+            let found = found.ok_or_else(|| api::invalid(&violations))?;
+            return answer(found, &new);
+        }
+        let response = if validate_only { self.check(new).await? } else { self.accept(&new).await? };
+        if let Some(broadcast) = &response.broadcast {
+            span.set("bongsu.broadcast_id", broadcast.id);
+            span.set("bongsu.replayed", response.replayed);
+        }
+        Ok(response)
     }
 
     async fn accept(&self, new: &NewBroadcast) -> Result<CreateBroadcastResponse, Status> {

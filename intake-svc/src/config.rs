@@ -6,6 +6,7 @@ use std::time::Duration;
 use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
+use bongsu_ops::trace::TraceArgs;
 use bongsu_store::{DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS};
 
 use crate::retention::Retention;
@@ -103,7 +104,11 @@ impl Config {
             retention_days: DEFAULT_RETENTION_DAYS,
             history_days: DEFAULT_HISTORY_DAYS,
             access: AccessArgs::default(),
-            telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
+            telemetry: TelemetryArgs {
+                log_format: LogFormat::Text,
+                log: "info".into(),
+                trace: TraceArgs::default(),
+            },
         }
     }
 
@@ -162,6 +167,7 @@ impl Config {
             ));
         }
         problems.extend(self.access.problems(self.listen, "--listen (BONGSU_INTAKE_LISTEN)"));
+        problems.extend(self.telemetry.trace.problem());
         match &self.database_url {
             Some(url) if problems.is_empty() => Ok(url),
             _ => anyhow::bail!("the configuration is wrong:\n  {}", problems.join("\n  ")),

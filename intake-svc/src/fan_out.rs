@@ -3,8 +3,9 @@
 //! Every intake does all of it; what one does, the others find done. There is no leader to wait for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use bongsu_ops::trace::{Traceparent, Tracer, Work};
 use bongsu_store::{FanOut, Started, Store};
 use rand::Rng as _;
 use tokio::sync::Notify;
@@ -25,10 +26,16 @@ const PARTITIONS_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Runs `workers` fan-out workers and the upkeep until `shutdown`, and until each has finished the step it is at.
 /// `wake` is notified once for each broadcast accepted here.
-pub(crate) async fn run(store: Store, wake: Arc<Notify>, workers: u32, shutdown: CancellationToken) {
+pub(crate) async fn run(
+    store: Store,
+    wake: Arc<Notify>,
+    workers: u32,
+    tracer: Tracer,
+    shutdown: CancellationToken,
+) {
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
-        tasks.spawn(make_deliveries(store.clone(), Arc::clone(&wake), shutdown.clone()));
+        tasks.spawn(make_deliveries(store.clone(), Arc::clone(&wake), tracer.clone(), shutdown.clone()));
     }
     tasks.spawn(start_scheduled(store.clone(), wake, shutdown.clone()));
     tasks.spawn(sweep(store.clone(), shutdown.clone()));
@@ -40,13 +47,18 @@ pub(crate) async fn run(store: Store, wake: Arc<Notify>, workers: u32, shutdown:
     }
 }
 
-async fn make_deliveries(store: Store, wake: Arc<Notify>, shutdown: CancellationToken) {
+async fn make_deliveries(store: Store, wake: Arc<Notify>, tracer: Tracer, shutdown: CancellationToken) {
     let mut outage = Outage::new("fan_out");
     while !shutdown.is_cancelled() {
-        let started = Instant::now();
+        let (started, began) = (Instant::now(), SystemTime::now());
         let pause = match store.fan_out_page().await {
-            Ok(FanOut::Page { broadcast, deliveries, finished }) => {
+            Ok(FanOut::Page { broadcast, deliveries, finished, trace_context }) => {
                 outage.over();
+                let asked = trace_context.as_deref().and_then(Traceparent::of);
+                let mut span = tracer.following("fan_out.page", Work::Internal, asked.as_ref(), began);
+                span.set("bongsu.broadcast_id", broadcast.0);
+                span.set("bongsu.deliveries", deliveries);
+                drop(span);
                 metrics::fan_out_page(deliveries, started.elapsed());
                 tracing::debug!(broadcast_id = broadcast.0, deliveries, finished, "a page of fan-out");
                 if finished {

@@ -168,7 +168,7 @@ pub(crate) fn background_error(task: &'static str) {
 }
 
 /// Codes as gRPC spells them.
-fn code_name(code: Code) -> &'static str {
+pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
+use bongsu_ops::trace::Tracer;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::broadcast_service_server::{self, BroadcastServiceServer};
@@ -74,6 +75,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let watch =
         tokio::spawn(health::watch(health.clone(), PING_INTERVAL, PING_TIMEOUT, ping, shutdown.clone()));
 
+    let tracer = Tracer::start(&config.telemetry.trace, "bongsu-intake")?;
     let wake = Arc::new(Notify::new());
     // A failed server must end the background work too.
     let background_shutdown = shutdown.child_token();
@@ -82,15 +84,23 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
         store.clone(),
         Arc::clone(&wake),
         config.fan_out_workers,
+        tracer.clone(),
         background_shutdown.clone(),
     ));
     let retention =
         tokio::spawn(retention::run(store.clone(), config.retention(), background_shutdown.clone()));
-    serve(&config, &store, wake, &health, listeners.grpc, &shutdown).await?;
+    let broadcasts = Broadcasts {
+        providers: Arc::new(Providers::new(store.clone())),
+        store: store.clone(),
+        fan_out: wake,
+        tracer: tracer.clone(),
+    };
+    serve(&config, broadcasts, &health, listeners.grpc, &shutdown).await?;
     background_shutdown.cancel();
     background.await.context("background work")?;
     retention.await.context("retention")?;
     watch.await.context("health watch")?;
+    tracer.finish().await;
     store.close().await;
     admin_shutdown.cancel();
     admin.await.context("admin port")?.context("admin port")?;
@@ -101,19 +111,19 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
 /// Serves gRPC until `shutdown` and the end of the calls in flight.
 async fn serve(
     config: &Config,
-    store: &Store,
-    fan_out: Arc<Notify>,
+    broadcasts: Broadcasts,
     health: &Health,
     listener: TcpListener,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
     let max_message_bytes = config.max_message_bytes as usize;
-    let providers = Arc::new(Providers::new(store.clone()));
-    let broadcasts = Broadcasts { store: store.clone(), providers: Arc::clone(&providers), fan_out };
+    let devices = Devices {
+        store: broadcasts.store.clone(),
+        providers: Arc::clone(&broadcasts.providers),
+        shutdown: shutdown.clone(),
+    };
     let broadcasts = BroadcastServiceServer::new(broadcasts).max_decoding_message_size(max_message_bytes);
-    let devices =
-        DeviceServiceServer::new(Devices { store: store.clone(), providers, shutdown: shutdown.clone() })
-            .max_decoding_message_size(max_message_bytes);
+    let devices = DeviceServiceServer::new(devices).max_decoding_message_size(max_message_bytes);
     let (reflection_v1, reflection_v1alpha) = grpc::reflection(
         &[FILE_DESCRIPTOR_SET],
         &[broadcast_service_server::SERVICE_NAME, device_service_server::SERVICE_NAME],

@@ -1,7 +1,7 @@
 //! How a Bongsu process runs: what every one of our binaries does before, beside and after its real work.
 //!
 //! * [`telemetry`] – logs to stderr, metrics in the Prometheus format, the process-wide TLS provider
-//! * [`metric`] – what metrics are called and mean
+//! * [`metric`] – what metrics are called and mean, [`trace`] – spans sent to a collector
 //! * [`shutdown`] – SIGTERM and SIGINT as a cancellation token
 //! * [`health`] – one state behind gRPC health and `/ready`
 //! * [`admin`] – the HTTP port for probes and metrics
@@ -25,3 +25,4 @@ pub mod parent;
 pub mod reload;
 pub mod shutdown;
 pub mod telemetry;
+pub mod trace;

@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 
+use crate::trace::TraceArgs;
 use anyhow::{Context as _, anyhow, bail};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
@@ -30,6 +31,9 @@ pub struct TelemetryArgs {
     /// than at info unless they are named: `debug,h2=debug`
     #[arg(long = "log", env = "BONGSU_LOG", default_value = "info,sqlx=warn", value_name = "FILTER")]
     pub log: String,
+
+    #[command(flatten)]
+    pub trace: TraceArgs,
 }
 
 /// How log lines look.

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use bongsu_ops::admin::Scraped;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
+use bongsu_ops::trace::Tracer;
 use bongsu_ops::{admin, grpc, health, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
@@ -86,8 +87,9 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     // Server and engine end together, whichever fails first.
     let stop = shutdown.child_token();
     let sender = SenderId::random();
+    let tracer = Tracer::start(&config.telemetry.trace, "bongsu-sender")?;
     tracing::info!(%sender, providers = lines.len(), "sender starts");
-    let engine = engine::run(store.clone(), sender, limits, lines, stop.clone());
+    let engine = engine::run(store.clone(), sender, limits, lines, tracer.clone(), stop.clone());
     let engine = tokio::spawn({
         let ends_the_server = stop.clone().drop_guard();
         async move {
@@ -100,6 +102,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     stop.cancel();
     engine.await.context("engine")?.context("engine")?;
     watch.abort();
+    tracer.finish().await;
     admin_shutdown.cancel();
     admin.await.context("admin port")?.context("admin port")?;
     if let Some(gauges) = gauges {

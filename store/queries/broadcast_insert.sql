@@ -1,10 +1,10 @@
 -- Nothing is inserted where the key stands already, or where start or expiry are out of range by the database's clock.
 -- $9: seconds from its start, or $10: a moment. $13: when it is to start, at most $17 seconds from now; at once where that is past.
 INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, audience, topics, listed,
-                       state, expires_at, guarantee, scheduled_at, expires_after, max_rate_per_second)
+                       state, expires_at, guarantee, scheduled_at, expires_after, max_rate_per_second, trace_context)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $11, $12,
        CASE WHEN scheduled_at IS NULL THEN 'accepted' ELSE 'scheduled' END::broadcast_state, expires_at, $16, scheduled_at,
-       CASE WHEN scheduled_at IS NOT NULL AND $10 IS NULL THEN make_interval(secs => $9) END, $18
+       CASE WHEN scheduled_at IS NOT NULL AND $10 IS NULL THEN make_interval(secs => $9) END, $18, $19
 FROM (SELECT CASE WHEN $13::timestamptz > now() THEN $13::timestamptz END AS scheduled_at) AS s
 CROSS JOIN LATERAL (
     SELECT coalesce(scheduled_at, now()) AS starts_at,

@@ -6,14 +6,15 @@
 WITH asked AS MATERIALIZED (
     SELECT a.*, coalesce(a.moment, now() + a.seconds * interval '1 second') AS expires_at
     FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::broadcast_priority[],
-                $8::audience_kind[], $9::float8[], $10::timestamptz[], $11::int[], $12::delivery_guarantee[], $13::bigint[])
+                $8::audience_kind[], $9::float8[], $10::timestamptz[], $11::int[], $12::delivery_guarantee[], $13::bigint[],
+                $21::text[])
          WITH ORDINALITY AS a(client_id, idempotency_key, request_hash, title, body, data, priority,
-                              audience, seconds, moment, listed, guarantee, weight, n)
+                              audience, seconds, moment, listed, guarantee, weight, trace_context, n)
 ), stored AS (
     INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, audience, listed, state,
-                           expires_at, guarantee)
+                           expires_at, guarantee, trace_context)
     SELECT client_id, idempotency_key, request_hash, title, body, data::jsonb, priority, audience, listed, 'delivering',
-           expires_at, guarantee
+           expires_at, guarantee, trace_context
     FROM asked a
     WHERE expires_at BETWEEN now() + $14::float8 * interval '1 second' AND now() + $15::float8 * interval '1 second'
       -- Who only reads waits for nobody; the insert would, for a page of the fan-out of the broadcast that stands there.

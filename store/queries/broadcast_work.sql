@@ -1,6 +1,7 @@
 -- What a sender needs to make the calls of these broadcasts. Time left is counted by the database's clock.
 SELECT id AS "id: BroadcastId", title, body, data AS "data: Json<BTreeMap<String, String>>",
        max_rate_per_second, coalesce(origin_id, id) AS "origin!: BroadcastId", priority AS "priority: Priority",
-       state = 'cancelling' AS "cancelled!", paused, guarantee = 'at_most_once' AS "at_most_once!", extract(epoch FROM expires_at - now())::float8 AS "seconds_left!"
+       state = 'cancelling' AS "cancelled!", paused, guarantee = 'at_most_once' AS "at_most_once!", extract(epoch FROM expires_at - now())::float8 AS "seconds_left!",
+       trace_context
 FROM broadcast
 WHERE id = ANY($1::bigint[])

@@ -4,7 +4,7 @@
 SELECT id AS "id: BroadcastId", audience AS "audience: AudienceKind", topics, priority AS "priority: Priority",
        fan_out_provider AS "provider: ProviderId",
        CASE WHEN fan_out_shard < 0 THEN -1 - fan_out_shard ELSE fan_out_shard END::smallint AS "shard!", fan_out_cursor AS cursor, fan_out_rank AS rank,
-       (SELECT shards FROM settings) AS "shards!",
+       (SELECT shards FROM settings) AS "shards!", trace_context,
        coalesce(fan_out_until, (SELECT last_value FROM device_id_seq)) AS "until!"
 FROM broadcast
 WHERE state IN ('accepted', 'fanning_out')

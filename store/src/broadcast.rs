@@ -194,6 +194,8 @@ pub struct NewBroadcast {
     pub max_rate_per_second: Option<u32>,
     /// Over the request as it was sent, in canonical form: same content, same hash.
     pub request_hash: [u8; 32],
+    /// The span that asked for it, as a W3C traceparent, where it is sampled. No part of the content.
+    pub trace_context: Option<String>,
 }
 
 /// A stored broadcast with its committed counts.

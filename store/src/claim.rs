@@ -69,6 +69,8 @@ pub struct Work {
     pub max_rate_per_second: Option<u32>,
     /// Until it expires; zero when it has.
     pub time_left: Duration,
+    /// The span that asked for it, where it is sampled.
+    pub trace_context: Option<String>,
 }
 
 /// A connection of its own for claims and reads.
@@ -213,6 +215,7 @@ impl ClaimLane {
                             at_most_once: r.at_most_once,
                             max_rate_per_second: positive(r.max_rate_per_second),
                             time_left: Duration::from_secs_f64(r.seconds_left.max(0.0)),
+                            trace_context: r.trace_context,
                         }
                     })
                     .collect())

@@ -18,12 +18,12 @@ pub(crate) const BATCH_DELIVERIES: i32 = 500;
 
 /// What a step of fan-out did.
 #[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FanOut {
     /// No broadcast waits for a page, or each is in the hands of another process.
     Idle,
-    /// One page was made; `finished` says that it was the broadcast's last.
-    Page { broadcast: BroadcastId, deliveries: i64, finished: bool },
+    /// One page was made; `finished` says that it was the broadcast's last, `trace_context` which span asked for the broadcast.
+    Page { broadcast: BroadcastId, deliveries: i64, finished: bool, trace_context: Option<String> },
 }
 
 impl Store {
@@ -99,7 +99,12 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(FanOut::Page { broadcast: page.broadcast, deliveries: made.deliveries, finished })
+        Ok(FanOut::Page {
+            broadcast: page.broadcast,
+            deliveries: made.deliveries,
+            finished,
+            trace_context: next.trace_context,
+        })
     }
 }
 

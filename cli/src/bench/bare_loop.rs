@@ -132,6 +132,7 @@ impl Loop {
                 device: DeviceId(n.cast_signed()),
                 token: &token(n),
                 time_left: CALL_TIMEOUT,
+                trace: None,
             };
             let answer = self.prepared.call(call).await;
             if !matches!(answer, Answer::Accepted) {

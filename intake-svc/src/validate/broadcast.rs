@@ -54,6 +54,7 @@ pub(crate) fn new_broadcast(
             schedule,
             max_rate_per_second,
             request_hash,
+            trace_context: None,
         }),
         _ => Err(violations),
     }

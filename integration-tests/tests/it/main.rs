@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod collector;
 mod failing_database;
 mod processes;
 mod raw_provider;
@@ -46,6 +47,7 @@ mod slow_provider;
 mod slow_tier;
 mod stoppable;
 mod tokens;
+mod traces;
 mod truthful_health;
 mod webhook;
 mod webpush;

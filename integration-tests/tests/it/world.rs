@@ -63,9 +63,24 @@ impl World {
 
     /// As [`World::new`], at a database with the schema.
     pub async fn at(database_url: String, behaviour: Behaviour) -> Self {
+        Self::configured(database_url, behaviour, |_| {}).await
+    }
+
+    /// As [`World::new`], with an intake that is told this.
+    pub async fn with_intake(behaviour: Behaviour, configure: impl FnOnce(&mut intake_svc::Config)) -> Self {
+        Self::configured(fresh_database().await, behaviour, configure).await
+    }
+
+    async fn configured(
+        database_url: String,
+        behaviour: Behaviour,
+        configure: impl FnOnce(&mut intake_svc::Config),
+    ) -> Self {
         bongsu_ops::telemetry::install_crypto();
         let sim = Sim::start(behaviour).await;
-        let intake = start_intake(&database_url).await;
+        let mut config = intake_svc::Config::at_database(&database_url);
+        configure(&mut config);
+        let intake = start_intake(config).await;
         let channel = connect(intake.address).await;
         Self {
             database_url,
@@ -327,8 +342,7 @@ pub async fn connect(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-async fn start_intake(database_url: &str) -> Running {
-    let config = intake_svc::Config::at_database(database_url);
+async fn start_intake(config: intake_svc::Config) -> Running {
     let listeners = intake_svc::Listeners { grpc: listener().await, admin: listener().await };
     let (address, admin) = (listeners.grpc.local_addr().unwrap(), listeners.admin.local_addr().unwrap());
     let shutdown = CancellationToken::new();

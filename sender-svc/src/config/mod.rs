@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
+use bongsu_ops::trace::TraceArgs;
 
 use self::common::Common;
 use self::providers::{Kind, Provider};
@@ -185,7 +186,11 @@ impl Config {
             drain_grace_s: 10,
             access: AccessArgs::default(),
             database_metrics: true,
-            telemetry: TelemetryArgs { log_format: LogFormat::Text, log: "info".into() },
+            telemetry: TelemetryArgs {
+                log_format: LogFormat::Text,
+                log: "info".into(),
+                trace: TraceArgs::default(),
+            },
         }
     }
 
@@ -209,6 +214,7 @@ impl Config {
             ));
         }
         problems.extend(self.access.problems(self.listen, "--listen (BONGSU_SENDER_LISTEN)"));
+        problems.extend(self.telemetry.trace.problem());
         match &self.database_url {
             Some(database_url) if problems.is_empty() => {
                 Ok(Checked { database_url, limits: self.limits(&providers), providers })

@@ -19,6 +19,7 @@ use super::line::Line;
 use super::pace::{Counted, Slot};
 use super::queue::Next;
 use super::start::{LOOK_AGAIN, Start, may_note, may_start, may_start_at_rate, may_start_in_slot};
+use super::traced::CallSpan;
 use crate::provider::answer::SlowDown;
 use crate::provider::{Answer, Call};
 
@@ -156,8 +157,13 @@ async fn make_call(engine: Arc<Engine>, ready: Ready, settled: mpsc::Sender<Sett
     }
     let started = Instant::now();
     let (token, time_left) = (&*target.token, held.work.time_left());
-    let call = Call { now: started, origin: held.work.origin, device, token, time_left };
+    let span = held.trace_call().map(|trace| Box::new(CallSpan::begin(&engine, &line, &held, trace)));
+    let trace = span.as_ref().and_then(|span| span.header.as_deref());
+    let call = Call { now: started, origin: held.work.origin, device, token, time_left, trace };
     let answer = held.prepared.call(call).await;
+    if let Some(span) = span {
+        span.end(&answer);
+    }
     drop(flight);
     let took = started.elapsed();
     line.count_end(&answer, took);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bongsu_ops::trace::Traceparent;
 use bongsu_store::{
     BatchId, BroadcastId, DeviceId, Flags, LeasedBatch, Message, Priority, ProviderId, Target, Work,
 };
@@ -26,6 +27,8 @@ pub struct BroadcastWork {
     pub at_most_once: bool,
     /// Its own rate, where it has one: no call of it begins without a slot of this.
     pub cap: Option<Pacer>,
+    /// The span that asked for it, where it is sampled.
+    pub trace: Option<Traceparent>,
     message: Message,
     priority: Priority,
     /// What all calls to a provider have in common, built once.
@@ -43,6 +46,7 @@ impl BroadcastWork {
             origin: work.origin,
             at_most_once: work.at_most_once,
             cap: work.max_rate_per_second.map(Pacer::of_broadcast),
+            trace: work.trace_context.as_deref().and_then(Traceparent::of),
             message: work.message.clone(),
             priority: work.priority,
             prepared: Mutex::default(),
@@ -103,12 +107,21 @@ pub struct HeldBatch {
     /// No call may start at or after this: microseconds of [`Holdings::epoch`].
     start_before: AtomicU64,
     lost: AtomicBool,
+    /// Whether a call of it has a span already.
+    traced: AtomicBool,
 }
 
 impl HeldBatch {
     /// Whether somebody else has it now.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The span that a call made now continues, if it is to have one: of a batch the first, so that calls by the million are
+    /// spans by the thousand.
+    pub fn trace_call(&self) -> Option<&Traceparent> {
+        let trace = self.work.trace.as_ref()?;
+        (!self.traced.swap(true, Ordering::Relaxed)).then_some(trace)
     }
 
     /// Counts one answer. True for the last one: then the batch can be closed.
@@ -194,6 +207,7 @@ impl Holdings {
             unanswered: AtomicUsize::new(unanswered),
             start_before: AtomicU64::new(self.micros(start_before)),
             lost: AtomicBool::new(false),
+            traced: AtomicBool::new(false),
         });
         if let Some(before) = inner.batches.insert(lease.id, held.clone()) {
             // A lease of ours that ran out, and came back to us: what was queued under it comes with the new one.

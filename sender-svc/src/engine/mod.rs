@@ -32,10 +32,12 @@ mod slots;
 mod start;
 pub mod slow_tier;
 mod sweep;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_ops::trace::Tracer;
 use bongsu_store::{SenderId, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -84,6 +86,7 @@ struct Engine {
     holdings: Holdings,
     unrecorded: Arc<Semaphore>,
     flush_lag: flush::Lag,
+    tracer: Tracer,
     /// Something became free: look whether there is work to claim, if the last look found some.
     claim_now: Notify,
     /// There is something to take for sure: the work of a dead sender, a probe.
@@ -95,7 +98,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(store: Store, sender: SenderId, limits: Limits, lines: Vec<Arc<Line>>) -> Self {
+    fn new(store: Store, sender: SenderId, limits: Limits, lines: Vec<Arc<Line>>, tracer: Tracer) -> Self {
         Self {
             store,
             sender,
@@ -103,6 +106,7 @@ impl Engine {
             limits,
             lines,
             flush_lag: flush::Lag::new(),
+            tracer,
             holdings: Holdings::new(),
             claim_now: Notify::new(),
             take_now: Notify::new(),
@@ -125,9 +129,10 @@ pub async fn run(
     sender: SenderId,
     limits: Limits,
     lines: Vec<Arc<Line>>,
+    tracer: Tracer,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let engine = Arc::new(Engine::new(store, sender, limits, lines));
+    let engine = Arc::new(Engine::new(store, sender, limits, lines, tracer));
     let (settled, to_flush) = mpsc::channel(FLUSH_CHANNEL);
     let (touched, to_complete) = mpsc::channel(FLUSH_CHANNEL);
     let stop_control = CancellationToken::new();

@@ -25,6 +25,20 @@ pub enum Answer {
     Trouble { trouble: Trouble, retry_after: Option<Duration>, said: Said },
 }
 
+impl Answer {
+    /// How metrics and traces spell it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Gone { .. } => "gone",
+            Self::Rejected(_) => "rejected",
+            Self::Suspect(_) => "suspect",
+            Self::SlowDown { .. } => "slow_down",
+            Self::Trouble { .. } => "trouble",
+        }
+    }
+}
+
 /// Who is called too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowDown {

@@ -61,6 +61,8 @@ pub struct Call<'a> {
     pub token: &'a str,
     /// Until the broadcast expires.
     pub time_left: Duration,
+    /// Of a call with a span, the traceparent that a receiver of our own is told.
+    pub trace: Option<&'a str>,
 }
 
 impl Call<'_> {
@@ -102,7 +104,8 @@ mod tests {
     fn the_delivery_key_tells_deliveries_apart() {
         let key = |origin, device| {
             let (origin, device) = (BroadcastId(origin), DeviceId(device));
-            Call { now: Instant::now(), origin, device, token: "", time_left: Duration::ZERO }.delivery_key()
+            Call { now: Instant::now(), origin, device, token: "", time_left: Duration::ZERO, trace: None }
+                .delivery_key()
         };
         assert_eq!(key(12, 3), "12-3");
         assert_ne!(key(1, 23), key(12, 3));

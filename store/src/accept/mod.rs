@@ -172,6 +172,7 @@ async fn insert_broadcast(tx: &mut PgConnection, new: &NewBroadcast) -> Result<O
         new.guarantee as _,
         MOST_AHEAD.as_secs_f64(),
         new.max_rate_per_second.and_then(|rate| i32::try_from(rate).ok()),
+        new.trace_context,
     )
     .fetch_optional(tx)
     .await?)

@@ -229,7 +229,8 @@ async fn insert(connection: &mut PgConnection, new: &[&NewBroadcast]) -> Result<
         &of_users,
         &devices,
         &of_devices,
-        BATCH_DELIVERIES
+        BATCH_DELIVERIES,
+        &each(new, |new| new.trace_context.as_deref()) as _
     )
     .fetch_all(connection)
     .await?;
@@ -286,6 +287,7 @@ mod tests {
             schedule: None,
             max_rate_per_second: None,
             request_hash: [0; 32],
+            trace_context: None,
         };
         Waiting { new, tell: oneshot::channel().0 }
     }

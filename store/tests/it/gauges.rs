@@ -136,3 +136,29 @@ async fn a_database_that_goes_away_is_an_error_within_seconds_and_comes_back() {
     assert!(lane.read().await.unwrap_err().is_unavailable());
     lane.read().await.unwrap();
 }
+
+#[tokio::test]
+async fn the_span_that_asked_reaches_fan_out_and_senders_from_audiences_long_and_short() {
+    const CONTEXT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let (store, provider) = stage(3).await;
+    let traced = |key, audience| bongsu_store::NewBroadcast {
+        trace_context: Some(CONTEXT.into()),
+        ..new_broadcast(key, audience)
+    };
+    let _ = store.accept(&traced("long", Audience::Everyone)).await.unwrap();
+    let bongsu_store::FanOut::Page { trace_context, .. } = store.fan_out_page().await.unwrap() else {
+        panic!("a page")
+    };
+    assert_eq!(trace_context.as_deref(), Some(CONTEXT));
+    fan_out_all(&store).await;
+    let _ = store.accept(&traced("short", Audience::users(vec!["user-1".into()]))).await.unwrap();
+    let _ = accept(&store, "untraced", Audience::users(vec!["user-1".into()])).await;
+    let sender = Sender::new(&store, provider);
+    let mut broadcasts: Vec<_> = sender.claim().await.iter().map(|batch| batch.broadcast).collect();
+    broadcasts.sort_unstable();
+    assert_eq!(broadcasts.len(), 3);
+    let works = store.claim_lane(sender.id).work(&broadcasts).await.unwrap();
+    let context = |id| works.iter().find(|work| work.id == id).unwrap().trace_context.as_deref();
+    let contexts: Vec<_> = broadcasts.into_iter().map(context).collect();
+    assert_eq!(contexts, [Some(CONTEXT), Some(CONTEXT), None]);
+}

@@ -72,6 +72,7 @@ pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
         schedule: None,
         max_rate_per_second: None,
         request_hash: [7; 32],
+        trace_context: None,
     }
 }
 

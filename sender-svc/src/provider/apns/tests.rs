@@ -219,7 +219,7 @@ async fn what_is_no_device_token_is_never_put_into_a_path() {
     let content = apns.prepare(brief(&message("x"), Priority::Normal));
     for token in ["", "../../x", "00 11", "00?a=b", "한", &"0".repeat(TOKEN_DIGITS + 1)] {
         let (now, time_left) = (Instant::now(), Duration::from_secs(60));
-        let call = Call { now, origin: BROADCAST, device: DeviceId(1), token, time_left };
+        let call = Call { now, origin: BROADCAST, device: DeviceId(1), token, time_left, trace: None };
         let answer = apns.call(call, &content).await;
         assert!(
             matches!(&answer, Answer::Suspect(said) if !said.detail.contains("..")),

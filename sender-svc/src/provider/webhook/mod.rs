@@ -19,6 +19,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use bongsu_ops::trace::TRACEPARENT;
 use bongsu_store::{Message, webhook_notification};
 use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -190,7 +191,10 @@ impl Webhook {
             Ok(body) => Bytes::from(body),
             Err(error) => return Answer::Rejected(Said::new("encode", error.to_string())),
         };
-        let more = self.extras.as_ref().map(|extras| extras.headers(&key, &body));
+        let mut more = self.extras.as_ref().map(|extras| extras.headers(&key, &body));
+        if let Some(trace) = call.trace.and_then(|trace| HeaderValue::from_str(trace).ok()) {
+            more.get_or_insert_default().insert(TRACEPARENT, trace);
+        }
         let deadline = call.now + self.timeout;
         let reply = match &self.client {
             Client::Http2 { uri, connections } => {

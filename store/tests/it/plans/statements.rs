@@ -123,11 +123,11 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "named_dead_letters"  ("naming(), 'dead_letters', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     // of two broadcasts: client, key, hash, title, body, data, priority, audience, seconds, moment, ids, guarantee, weight; expiry
-    // from and to, users, of which broadcast each, devices, of which each, deliveries a batch
+    // from and to, users, of which broadcast each, devices, of which each, deliveries a batch; trace contexts
     Lane "broadcast_insert_short" ("'{test, test}', '{short-1, short-2}', '{00, 01}', '{t, t}', '{b, b}', repeated('{}'::text, 2),
                                     '{normal, low}', '{users, devices}', '{60, NULL}', ARRAY[NULL, now() + interval '1 hour'],
                                     '{100, 100}', '{at_least_once, at_least_once}', '{4, 1}', 1, 604800, users(5001, 5100), repeated(1::bigint, 100),
-                                    ids(5001, 5100), repeated(2::bigint, 100), 500") 2,
+                                    ids(5001, 5100), repeated(2::bigint, 100), 500, ARRAY[NULL, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01']") 2,
     // broadcast, state, provider, cursor, rank, until, shard
     Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000, 0") 1,
     // broadcast, shard, provider and device before, limit, reasons, code, provider, from, to
