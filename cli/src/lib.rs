@@ -45,6 +45,7 @@ mod status;
 mod table;
 mod times;
 mod token;
+mod top;
 mod view;
 mod words;
 
@@ -71,6 +72,7 @@ enum Command {
     Dev(dev::Args),
     Send(send::Args),
     Status(status::Args),
+    Top(top::Args),
     /// Broadcasts: list, get, pause, resume, cancel, reschedule
     #[command(subcommand)]
     Broadcasts(broadcasts::Command),
@@ -146,6 +148,7 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Dev(args) => dev::run(args, context).await,
         Command::Send(args) => send::run(args, context).await,
         Command::Status(args) => status::run(args, context).await,
+        Command::Top(args) => top::run(args, context).await,
         Command::Broadcasts(command) => broadcasts::run(command, context).await,
         Command::Pause(id) => broadcasts::pause(id, context).await,
         Command::Resume(id) => broadcasts::resume(id, context).await,
