@@ -23,9 +23,9 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
 /// Options in the docs that are other programs'.
 const FOREIGN_OPTIONS: [&str; 2] = ["path", "release"]; // cargo's
 
-/// Variables that no command line has: those of tests, of builds and of the examples.
-const OTHER_VARIABLES: [&str; 4] =
-    ["BONGSU_TEST_DATABASE_URL", "BONGSU_UPDATE_DOCS", "BONGSU_KEY", "BONGSU_PROVIDER"];
+/// Variables that no command line has: those of tests, of builds and of the examples, and a secret.
+const OTHER_VARIABLES: [&str; 5] =
+    ["BONGSU_TEST_DATABASE_URL", "BONGSU_UPDATE_DOCS", "BONGSU_KEY", "BONGSU_PROVIDER", "BONGSU_TOKEN"];
 
 #[test]
 fn every_command_line_in_the_docs_is_one_that_we_parse() {

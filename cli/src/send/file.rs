@@ -37,6 +37,10 @@ struct Request {
     validate_only: bool,
     #[serde(deserialize_with = "word::<v1::Guarantee, _>")]
     guarantee: i32,
+    #[serde(alias = "scheduleTime", deserialize_with = "time")]
+    schedule_time: Option<prost_types::Timestamp>,
+    #[serde(alias = "maxRatePerSecond")]
+    max_rate_per_second: i32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,6 +110,8 @@ fn parse(text: &str) -> anyhow::Result<v1::CreateBroadcastRequest> {
         expiry,
         validate_only: request.validate_only,
         guarantee: request.guarantee,
+        schedule_time: request.schedule_time,
+        max_rate_per_second: request.max_rate_per_second,
         ..Default::default()
     };
     Ok(whole)

@@ -1,5 +1,6 @@
 """Executes the `grpcurl` and `buf curl` lines of the docs, the former with a small one of our own over reflection."""
 
+import datetime
 import json
 import re
 import shlex
@@ -70,7 +71,8 @@ def with_ids(line, ids):
             if kind[0] not in ids:
                 raise ValueError(f"no line before this one made a {kind[0]}")
             line = line.replace(f'"{place}"', f'"{ids[kind[0]]}"')
-    return line
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    return line.replace('"TOMORROW"', f'"{tomorrow:%Y-%m-%dT%H:%M:%SZ}"')
 
 
 def execute(line, stack, buf, ids):

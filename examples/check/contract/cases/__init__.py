@@ -12,12 +12,24 @@ ELSEWHERE = {
     "DELIVERIES_DROPPED": ("integration-tests/tests/it/retention.rs", "end of their retention"),
     "IMPORT_IDLE": ("intake-svc/src/status.rs", "IMPORT_IDLE"),
     "INTERNAL": ("intake-svc/src/status.rs", "Code::Internal"),
+    # `bongsu dev` has no access file.
+    **{
+        reason: ("ops/src/access/refusal.rs", reason)
+        for reason in (
+            "TOKEN_MISSING",
+            "TOKEN_UNKNOWN",
+            "CERTIFICATE_UNKNOWN",
+            "ROLE_MISSING",
+            "CLIENT_RATE_EXCEEDED",
+            "CLIENT_STREAMS_EXCEEDED",
+        )
+    },
     # check.py stops the stack at the end, and looks.
     "DRAINING": ("examples/check/check.py", "DRAINING"),
 }
 
 # RPCs that take nothing, so that nothing in a request can be wrong.
-CANNOT_BE_REFUSED = ("ProviderService/ListProviders",)
+CANNOT_BE_REFUSED = ("ProviderService/ListProviders", "DeliveryService/ListSenders")
 
 _pending = []
 

@@ -1,3 +1,5 @@
+import datetime
+
 from . import ANY, case
 
 NO_BROADCAST = "NOT_FOUND BROADCAST_NOT_FOUND"
@@ -13,7 +15,11 @@ def announcement(key, **more):
 case(
     "BroadcastService/CreateBroadcast",
     announcement("check-1", validate_only=True),
-    answers={"broadcast": {"id": "0", "title": "Check"}, "replayed": False},
+    answers={
+        "broadcast": {"id": "0", "title": "Check"},
+        "replayed": False,
+        "preflight": {"devices": "3", "providers": [{"name": "push", "devices": "3", "limit_bytes": ANY}]},
+    },
 )
 case(
     "BroadcastService/CreateBroadcast",
@@ -68,3 +74,23 @@ case("BroadcastService/PauseBroadcast", {"broadcast_id": "$broadcast"}, refused=
 case("BroadcastService/PauseBroadcast", {"broadcast_id": 1}, refused=NO_BROADCAST)
 case("BroadcastService/ResumeBroadcast", {"broadcast_id": "$broadcast"}, refused=FINAL, metadata={"state": "completed"})
 case("BroadcastService/CancelBroadcast", {"broadcast_id": "$broadcast"}, refused=FINAL, metadata={"state": "completed"})
+
+tomorrow = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+case(
+    "BroadcastService/CreateBroadcast",
+    announcement("check-later", schedule_time=tomorrow, max_rate_per_second=100),
+    answers={"broadcast": {"state": "BROADCAST_STATE_SCHEDULED", "schedule_time": ANY, "max_rate_per_second": 100}},
+    keep={"later": "broadcast.id"},
+)
+case("BroadcastService/RescheduleBroadcast", {"broadcast_id": "$later"}, refused=INVALID)
+case("BroadcastService/RescheduleBroadcast", {"broadcast_id": 1, "now": True}, refused=NO_BROADCAST)
+case(
+    "BroadcastService/RescheduleBroadcast",
+    {"broadcast_id": "$later", "now": True},
+    answers={"broadcast": {"id": "$later", "state": "BROADCAST_STATE_ACCEPTED"}},
+)
+case(
+    "BroadcastService/RescheduleBroadcast",
+    {"broadcast_id": "$later", "now": True},
+    refused="FAILED_PRECONDITION BROADCAST_STARTED",
+)

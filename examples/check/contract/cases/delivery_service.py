@@ -33,6 +33,20 @@ case(
 )
 case("DeliveryService/ListDeadLetters", {"page_size": -1}, refused=INVALID, fields=("page_size",))
 
+why = {"broadcast_id": "$broadcast"}
+case(
+    "DeliveryService/ExplainDelivery",
+    {**why, "user_id": "check-2"},
+    answers={"verdict": "DELIVERY_VERDICT_REJECTED", "summary": ANY, "devices": [ANY]},
+)
+case("DeliveryService/ExplainDelivery", {**why, "user_id": "nobody"}, refused="NOT_FOUND USER_NOT_FOUND")
+case("DeliveryService/ExplainDelivery", {"broadcast_id": 1, "user_id": "check-2"}, refused=NO_BROADCAST)
+case("DeliveryService/ExplainDelivery", why, refused=INVALID)
+case("DeliveryService/ListSenders", {}, answers={"senders": [ANY]})
+case("DeliveryService/PurgeDeadLetters", {**why, "validate_only": True}, answers={"matching": "1", "purged": "0"})
+# All of them, ever: not without a time.
+case("DeliveryService/PurgeDeadLetters", {}, refused=INVALID)
+
 replay = {"replay_id": "check-replay", "broadcast_id": "$broadcast"}
 case(
     "DeliveryService/ReplayDeadLetters",

@@ -38,3 +38,13 @@ case(
     answers={"broadcast": {"state": "BROADCAST_STATE_COMPLETED", "counts": {"sent": "2", "dead": "1"}}},
     within_s=30,
 )
+
+# By hand, and until somebody takes it back.
+case(
+    "ProviderService/ParkProvider",
+    {"provider": "push", "reason": "check"},
+    answers={"provider": {"park_reason": "PARK_REASON_BY_HAND", "parked_detail": "check"}},
+)
+case("ProviderService/ParkProvider", {}, refused=INVALID, fields=("provider",))
+case("ProviderService/ParkProvider", {"provider": "nobody"}, refused="NOT_FOUND PROVIDER_NOT_FOUND")
+case("ProviderService/UnparkProvider", {"provider": "push"}, answers={"provider": {"name": "push"}})
