@@ -127,6 +127,6 @@ mod tests {
 
     #[test]
     fn slots_are_asked_for_half_a_second_at_a_time_however_low_or_high_the_rate_is() {
-        assert_eq!([1, 10, 1_000, 1_000_000].map(at_a_time), [1, 5, 480, 2_000]);
+        assert_eq!([1, 10, 1_000, 1_000_000].map(at_a_time), [1, 5, 465, 2_000]);
     }
 }

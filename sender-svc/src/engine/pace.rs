@@ -16,7 +16,7 @@ use crate::metrics::PaceMeter;
 /// by less, which is why this and what happens on the way stay within the share of the rate that is not given away.
 const USABLE: Duration = Duration::from_millis(15);
 /// The same for slots of a broadcast, of which a greater share is not given away: what is called in them waits for other things, too.
-const USABLE_OF_BROADCAST: Duration = Duration::from_millis(30);
+const USABLE_OF_BROADCAST: Duration = Duration::from_millis(25);
 /// Whoever waits for a slot looks this often whether its call may still be made.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Deliveries that were noted as about to be called (at most once) and wait for a slot: as many as the rate uses in this time.

@@ -144,7 +144,7 @@ async fn what_is_given_back_and_what_an_old_version_has_offered_is_taken_out_of_
     sql(&store, "UPDATE batch SET state = 'ready' WHERE state = 'held' RETURNING 1::bigint").await;
     sweep_all(&store).await;
     assert!(sender.claim().await.is_empty());
-    assert_eq!(deliveries(&take(&sender, id, provider, 90).await), 90);
+    assert_eq!(deliveries(&take(&sender, id, provider, 40).await), 40);
     assert!(store.broken_invariants().await.unwrap().is_empty());
 }
 

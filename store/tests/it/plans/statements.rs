@@ -71,7 +71,7 @@ pub const STATEMENTS: &[Statement] = statements! {
     Lane "provider_reserve"   ("1, 50, 0.975, 0.2, 0.005") 1,
     Lane "capped_list"        ("") 1,
     // broadcasts, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
-    Lane "capped_reserve"     ("ARRAY[capped()], '{100}', 0.96, 1, 0.01") 1,
+    Lane "capped_reserve"     ("ARRAY[capped()], '{100}', 0.93, 1, 0.01") 1,
     // shard, broadcasts, deliveries at most, providers, sender, lease: a due retry, a whole batch, and the beginning of the next
     Lane "capped_claim"       ("0, ARRAY[capped()], '{700}', '{1}', me(), 20") 3,
     // broadcasts, seconds, from when
