@@ -5,13 +5,14 @@ use bongsu_proto::v1::{
     CancelBroadcastRequest, GetBroadcastRequest, ListBroadcastsRequest, PauseBroadcastRequest,
     ResumeBroadcastRequest,
 };
+use tempfile::TempDir;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
 use crate::harness::{Intake, announcement, refusal, registration, start_with};
 
-/// Three clients, by what they may do.
-async fn start() -> Intake {
+/// An intake with clients of every role, and the directory of its access file.
+async fn start() -> (Intake, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("access.toml");
     let table = |(name, roles): (&str, &str)| {
@@ -26,9 +27,7 @@ async fn start() -> Intake {
     ];
     std::fs::write(&file, clients.map(table).concat()).expect("written");
     let intake = start_with(|config| config.access.access_file = Some(file)).await;
-    // It was read; a file that is gone changes nothing.
-    drop(directory);
-    intake
+    (intake, directory)
 }
 
 fn of<T>(client: &str, message: T) -> Request<T> {
@@ -67,7 +66,7 @@ impl Intake {
 
 #[tokio::test]
 async fn clients_share_neither_keys_nor_lists_and_who_reads_sees_all() {
-    let mut intake = start().await;
+    let (mut intake, _files) = start().await;
     let first = intake.create_as("one", "the-same-key").await;
     let second = intake.create_as("two", "the-same-key").await;
     let third = intake.create_as("one", "another-key").await;
@@ -79,7 +78,7 @@ async fn clients_share_neither_keys_nor_lists_and_who_reads_sees_all() {
 
 #[tokio::test]
 async fn another_clients_broadcast_is_answered_like_one_that_is_not_there() {
-    let mut intake = start().await;
+    let (mut intake, _files) = start().await;
     let theirs = intake.create_as("one", "key").await;
     let unknown = theirs + 1_000_000;
     for id in [theirs, unknown] {
@@ -107,7 +106,7 @@ async fn another_clients_broadcast_is_answered_like_one_that_is_not_there() {
 
 #[tokio::test]
 async fn a_role_that_is_missing_is_named_and_nothing_happens() {
-    let mut intake = start().await;
+    let (mut intake, _files) = start().await;
     let id = intake.create_as("one", "key").await;
     let refused = intake.pause_as("eyes", id).await.expect_err("only sees");
     assert_eq!(refusal(&refused), (Code::PermissionDenied, "ROLE_MISSING".to_owned()));

@@ -67,7 +67,7 @@ async fn ten_thousand_calls_at_once_are_answered_or_refused_and_none_that_was_ac
     assert_eq!(accepted.len() + refused, CALLS);
     assert!(!accepted.is_empty());
     // What was accepted is stored; what was refused for want of room is not.
-    let filter = BroadcastFilter { states: vec![], before: None, limit: 2 * CALLS as i64 };
+    let filter = BroadcastFilter { limit: 2 * CALLS as i64, ..Default::default() };
     let stored: BTreeSet<_> = store
         .list_broadcasts(&filter)
         .await

@@ -22,7 +22,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
 
 /// Newest first.
 async fn all_broadcasts(store: &Store) -> Vec<Broadcast> {
-    let filter = BroadcastFilter { before: None, states: vec![], limit: 100 };
+    let filter = BroadcastFilter { limit: 100, ..Default::default() };
     store.list_broadcasts(&filter).await.unwrap()
 }
 
