@@ -90,7 +90,7 @@ async fn a_sender_tells_a_client_of_its_own_broadcasts_only() {
         &["status", "--watch"],
         &["deliveries"],
         &["dead-letters", "list", "--broadcast"],
-        &["dead-letters", "replay"],
+        &["dead-letters", "replay", "--key", "again"],
     ] {
         let told = [&id, &unknown].map(|id| {
             let refused = as_client("two", &[args, &[id.as_str()]].concat());
