@@ -22,7 +22,7 @@ const GROWING: [&str; 10] = [
 const ROWS_OF_A_SCAN: u64 = 1_500;
 
 /// The columns that the condition of a scan must name to be bounded by the work at hand, by the start of the index's name.
-/// `batch_leased`, `broadcast_open` and `broadcast_fan_out` hold only what is being worked on.
+/// `batch_leased`, `broadcast_open`, `broadcast_capped` and `broadcast_fan_out` hold only what is being worked on.
 const BOUNDS: &[(&str, &[&str])] = &[
     ("delivery_", &["broadcast_id", "shard", "provider_id", "device_id"]),
     ("batch_pkey", &["id", "shard"]),
@@ -30,6 +30,7 @@ const BOUNDS: &[(&str, &[&str])] = &[
     ("batch_waiting", &["shard", "provider_id", "next_attempt_at"]),
     ("batch_leased", &["shard"]),
     ("batch_held", &["broadcast_id"]),
+    ("batch_capped", &["broadcast_id"]),
     ("batch_broadcast", &["broadcast_id"]),
     ("batch_open", &["broadcast_id"]),
     ("dead_letter_pkey", &["broadcast_id", "shard"]),
@@ -52,6 +53,9 @@ const BOUNDS: &[(&str, &[&str])] = &[
     ("broadcast_key", &["client_id", "idempotency_key"]),
     ("broadcast_audience_pkey", &["broadcast_id", "ordinal"]),
     ("broadcast_open", &[]),
+    ("broadcast_capped", &[]),
+    // A row for each broadcast with a rate that is kept: read whole while it is a page.
+    ("broadcast_pace_pkey", &[]),
     ("broadcast_fan_out", &[]),
     ("broadcast_due", &["scheduled_at"]),
     ("provider_", &[]),
