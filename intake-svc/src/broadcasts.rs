@@ -228,7 +228,9 @@ impl Broadcasts {
         match check {
             Check::WouldAccept { now, scheduled_at, expires_at } => {
                 let preflight = match self.store.forecast(&new.audience).await {
-                    Ok(forecast) => Some(preflight::of(&new, expires_at - scheduled_at.unwrap_or(now), &forecast)),
+                    Ok(forecast) => {
+                        Some(preflight::of(&new, expires_at - scheduled_at.unwrap_or(now), &forecast))
+                    }
                     // It is valid all the same, which is what was asked first.
                     Err(error @ StoreError::TooSlow(_)) => {
                         tracing::warn!("no preflight: {error}");

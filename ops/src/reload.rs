@@ -188,7 +188,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("secret");
         std::fs::write(&path, "hunter2").expect("written");
-        let error = format!("{:#}", read(&[path.clone(), path.clone()], span).expect_err("no number"));
+        let error = format!("{:#}", read(&[path.clone(), path], span).expect_err("no number"));
         assert!(error.contains("secret") && !error.contains("hunter2"), "{error}");
         let missing = format!("{:#}", read(&[directory.path().join("none")], span).expect_err("missing"));
         assert!(missing.contains("none cannot be read"), "{missing}");

@@ -90,7 +90,12 @@ impl ControlLane {
                         .fetch_one(&mut *connection)
                         .await?;
                 let at = sqlx::query_file_scalar!(
-                    "queries/sender_heartbeat.sql", id, key, in_flight, serves, VERSION
+                    "queries/sender_heartbeat.sql",
+                    id,
+                    key,
+                    in_flight,
+                    serves,
+                    VERSION
                 )
                 .fetch_one(&mut *connection)
                 .await?;

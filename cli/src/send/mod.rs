@@ -12,7 +12,9 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::status::follow;
 use crate::times::{parse_span, parse_time};
-use crate::view::{BroadcastView, PreflightView, SentView, audience, broadcast_details, broadcast_state, preflight_text};
+use crate::view::{
+    BroadcastView, PreflightView, SentView, audience, broadcast_details, broadcast_state, preflight_text,
+};
 use crate::words;
 
 mod audience_args;

@@ -6,7 +6,7 @@ use super::look::{Seen, SeenBroadcast, SeenProvider};
 use crate::table::{number, printable, shortened};
 use crate::times::{span, to_the_second};
 use crate::words::word;
-use bongsu_proto::v1::{BroadcastState, ParkReason};
+use bongsu_proto::v1::{self, BroadcastState, ParkReason, SenderState};
 
 /// Columns of a bar.
 const BAR: usize = 12;
@@ -15,13 +15,22 @@ const LEAST_COLUMNS: usize = 72;
 /// Columns of what stands beside a title, its gaps included.
 const BESIDE_TITLE: usize = 61;
 
-/// At most `rows` lines of at most `columns`: a summary, providers as a whole, and as many broadcasts as there is room for.
+/// Senders shown; the rest is counted.
+const MOST_SENDERS: usize = 8;
+
+/// At most `rows` lines of at most `columns`: a summary, providers as a whole, senders, and as many broadcasts as there is room for.
 pub fn frame(seen: &Seen, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = vec![summary(seen)];
     lines.extend(seen.problem.iter().map(|problem| format!("! {problem}; asking again")));
     lines.push(String::new());
     lines.push(format!("{:<16} {:<8} {:>9} {:>11}  STATE", "PROVIDER", "KIND", "RATE", "PENDING"));
     lines.extend(seen.providers.iter().map(provider));
+    lines.push(String::new());
+    lines.push(format!("{:<16} {:<8} {:>9} {:>11}  VERSION", "SENDER", "STATE", "IN FLIGHT", "LEASED"));
+    lines.extend(seen.senders.iter().take(MOST_SENDERS).map(sender));
+    if seen.senders.len() > MOST_SENDERS {
+        lines.push(format!("… and {} more", number((seen.senders.len() - MOST_SENDERS) as i64)));
+    }
     lines.push(String::new());
     let title = columns.max(LEAST_COLUMNS) - BESIDE_TITLE;
     lines.push(format!(
@@ -81,6 +90,14 @@ fn provider(of: &SeenProvider) -> String {
     };
     let name = padded(&shortened(&said.name, 16), 16);
     format!("{name} {:<8} {:>9} {:>11}  {state}", said.kind, rate(of.rate), number(of.pending))
+}
+
+fn sender(of: &v1::Sender) -> String {
+    // The beginning of an id tells them apart; the whole is in `bongsu senders`.
+    let id = of.id.split('-').next().unwrap_or_default();
+    let state = word::<SenderState>(of.state);
+    let in_flight = number(of.calls_in_flight.into());
+    format!("{id:<16} {state:<8} {in_flight:>9} {:>11}  {}", number(of.leased_deliveries), of.version)
 }
 
 fn broadcast(of: &SeenBroadcast, title: usize) -> String {
@@ -166,6 +183,14 @@ mod tests {
                 SeenProvider { provider: fine, pending: 1_000, rate: Some(1_234.4) },
                 SeenProvider { provider: parked, pending: 38_997, rate: None },
             ],
+            senders: vec![v1::Sender {
+                id: "6f0c3a52-6e0b-4d7e-9d50-0b2d3f7f8a11".into(),
+                state: SenderState::Alive as i32,
+                version: "0.1.0".into(),
+                calls_in_flight: 512,
+                leased_deliveries: 4_500,
+                ..Default::default()
+            }],
             problem: None,
         }
     }
@@ -179,6 +204,9 @@ bongsu top: 2 open, 39,997 pending, 1,234/s, 1 of 2 providers parked  (q quits)
 PROVIDER         KIND          RATE     PENDING  STATE
 apns             apns       1,234/s       1,000  ok
 push             webhook          -      38,997  parked: failing (503)
+
+SENDER           STATE    IN FLIGHT      LEASED  VERSION
+6f0c3a52         alive          512       4,500  0.1.0
 
 BROADCAST           STATE       PROGRESS              RATE    LEFT  RETRY   DEAD
 서버 점검 안내: 오… delivering  =======.....  60%  1,234/s     33s     12      3
@@ -197,9 +225,9 @@ Hello               completed   ============ 100%        -       -     12      3
             assert!(lines.iter().all(|line| line.width() <= columns), "{columns}x{rows}: {lines:#?}");
         }
         let lines = frame(&seen, 80, 24);
-        assert_eq!(lines.last().map(String::as_str), Some("… and 25 more"));
+        assert_eq!(lines.last().map(String::as_str), Some("… and 28 more"));
         assert_eq!(lines[1], "! the database is away; asking again");
-        assert_eq!(frame(&seen, 80, usize::MAX).len(), 8 + 40);
+        assert_eq!(frame(&seen, 80, usize::MAX).len(), 11 + 40);
     }
 
     #[test]

@@ -18,7 +18,8 @@ const MOST_ASKED: usize = 10;
 const INERTIA: f64 = 0.5;
 
 /// States that are not final.
-const OPEN: [BroadcastState; 4] = [
+const OPEN: [BroadcastState; 5] = [
+    BroadcastState::Scheduled,
     BroadcastState::Accepted,
     BroadcastState::FanningOut,
     BroadcastState::Delivering,
@@ -31,6 +32,7 @@ pub struct Seen {
     /// Open ones first, newest first.
     pub broadcasts: Vec<SeenBroadcast>,
     pub providers: Vec<SeenProvider>,
+    pub senders: Vec<v1::Sender>,
     /// Why the rest is old.
     pub problem: Option<String>,
 }
@@ -134,6 +136,9 @@ impl Watcher {
         let request = v1::ListProvidersRequest {};
         let listed =
             self.sender.call("list providers", self.sender.providers().list_providers(request)).await?;
+        let request = v1::ListSendersRequest {};
+        let senders =
+            self.sender.call("list senders", self.sender.deliveries().list_senders(request)).await?.senders;
         let mut settled = HashMap::new();
         let mut pending: HashMap<String, i64> = HashMap::new();
         for broadcast in broadcasts.iter().filter(|broadcast| is_open(broadcast)).take(MOST_ASKED) {
@@ -159,6 +164,7 @@ impl Watcher {
                     provider,
                 })
                 .collect(),
+            senders,
             problem: None,
         };
         Ok(())

@@ -6,8 +6,8 @@
 mod broadcast;
 mod delivery;
 mod device;
-mod preflight;
 mod explanation;
+mod preflight;
 mod provider;
 mod sender;
 mod status;
@@ -20,8 +20,8 @@ pub use delivery::{
     DeadLetterView, DeliveryView, dead_letter_columns, dead_letter_row, delivery_columns, delivery_row,
 };
 pub use device::{DeviceView, RegisteredView, device_columns, device_details, device_row};
-pub use preflight::{PreflightView, preflight_text};
 pub use explanation::{ExplanationView, explanation_text};
+pub use preflight::{PreflightView, preflight_text};
 pub use provider::{ProviderView, provider_columns, provider_row};
 pub use sender::{SenderView, sender_columns, sender_row};
 pub use status::{StatusView, progress_text, status_text};

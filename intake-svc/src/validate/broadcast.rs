@@ -8,8 +8,8 @@ use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::reschedule_broadcast_request::Start;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
-    Audience, BroadcastState, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee,
-    MAX_RATE_PER_SECOND, Message, NewBroadcast, Priority,
+    Audience, BroadcastState, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, MAX_RATE_PER_SECOND,
+    Message, NewBroadcast, Priority,
 };
 use time::OffsetDateTime;
 

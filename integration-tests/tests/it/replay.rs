@@ -120,13 +120,13 @@ async fn devices_can_be_named_and_a_dry_run_says_who_is_left_out_and_why() {
         reasons: vec![DeadReason::Rejected.into()],
         ..named.clone()
     };
-    assert_eq!(refused_fields(deliveries.replay_dead_letters(both).await.unwrap_err()), ["reasons", "code"]);
+    assert_eq!(refused_fields(&deliveries.replay_dead_letters(both).await.unwrap_err()), ["reasons", "code"]);
     let many = ReplayDeadLettersRequest { device_ids: (1..=10_001).collect(), ..named };
-    assert_eq!(refused_fields(deliveries.replay_dead_letters(many).await.unwrap_err()), ["device_ids"]);
+    assert_eq!(refused_fields(&deliveries.replay_dead_letters(many).await.unwrap_err()), ["device_ids"]);
     world.stop().await;
 }
 
-fn refused_fields(refused: tonic::Status) -> Vec<String> {
+fn refused_fields(refused: &tonic::Status) -> Vec<String> {
     let details = refused.get_error_details();
     details.bad_request().unwrap().field_violations.iter().map(|v| v.field.clone()).collect()
 }
@@ -158,7 +158,7 @@ async fn purged_dead_letters_are_gone_and_what_happened_stays_told() {
     assert_eq!(deliveries.purge_dead_letters(unknown).await.unwrap_err().code(), Code::NotFound);
     let everything = PurgeDeadLettersRequest::default();
     assert_eq!(
-        refused_fields(deliveries.purge_dead_letters(everything).await.unwrap_err()),
+        refused_fields(&deliveries.purge_dead_letters(everything).await.unwrap_err()),
         ["broadcast_id"]
     );
     world.stop().await;

@@ -29,8 +29,8 @@ mod queue;
 mod ramp;
 mod reserve;
 mod slots;
-mod start;
 pub mod slow_tier;
+mod start;
 mod sweep;
 mod traced;
 

@@ -19,8 +19,8 @@ use bongsu_proto::v1::delivery_service_server::DeliveryService;
 use bongsu_proto::v1::{
     ExplainDeliveryRequest, ExplainDeliveryResponse, GetStatusRequest, GetStatusResponse,
     ListDeadLettersRequest, ListDeadLettersResponse, ListDeliveriesRequest, ListDeliveriesResponse,
-    ListSendersRequest, ListSendersResponse, PurgeDeadLettersRequest, PurgeDeadLettersResponse, ReplayDeadLettersRequest, ReplayDeadLettersResponse,
-    StreamStatusRequest, StreamStatusResponse,
+    ListSendersRequest, ListSendersResponse, PurgeDeadLettersRequest, PurgeDeadLettersResponse,
+    ReplayDeadLettersRequest, ReplayDeadLettersResponse, StreamStatusRequest, StreamStatusResponse,
 };
 use bongsu_store::{BroadcastId, DeadLetterFilter, DeviceId, ProviderId, Store, StoreError};
 use tokio_stream::wrappers::ReceiverStream;

@@ -6,8 +6,8 @@ use bongsu_ops::access::Caller;
 use bongsu_ops::api::Violations;
 use bongsu_proto::v1::{ReplayDeadLettersRequest, ReplayDeadLettersResponse};
 use bongsu_store::{
-    Acceptance, DEFAULT_TTL, DeadLetterMatch, DeviceId, EXPIRY_RANGE, MAX_REPLAY_DEVICES,
-    NewReplay, Replay, ReplayLetters, StoreError,
+    Acceptance, DEFAULT_TTL, DeadLetterMatch, DeviceId, EXPIRY_RANGE, MAX_REPLAY_DEVICES, NewReplay, Replay,
+    ReplayLetters, StoreError,
 };
 use tonic::Status;
 

@@ -26,7 +26,9 @@ pub fn device_not_found(id: Option<DeviceId>) -> Status {
 pub fn user_not_found(user: &str) -> Status {
     let message = format!("no device was ever registered for the user \"{user}\"");
     let metadata = [("user_id", user.to_owned())];
-    api::refusal(Code::NotFound, "USER_NOT_FOUND", message, &metadata, |_| {})
+    api::refusal(Code::NotFound, "USER_NOT_FOUND", message.clone(), &metadata, |details| {
+        details.set_resource_info("user", user, "", message);
+    })
 }
 
 /// DELIVERIES_DROPPED: it had some.

@@ -76,7 +76,9 @@ async fn lists_and_pages_of_topics_read_a_page_and_nothing_else_unless_never_ana
 /// Whether it relies on an index for the order of a page. Without statistics, few rows are expected, and reading and sorting
 /// all of them, or another index in that order, seems as cheap.
 fn pages_by_order(statement: &Statement) -> bool {
-    ["_list", "_topics", "_restorable", "_purge", "_reach", "devices_user"].iter().any(|part| statement.name.contains(part))
+    ["_list", "_topics", "_restorable", "_purge", "_reach", "devices_user"]
+        .iter()
+        .any(|part| statement.name.contains(part))
         && statement.on == On::Pool
 }
 

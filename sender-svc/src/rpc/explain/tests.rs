@@ -111,6 +111,7 @@ fn provider() -> ProviderInfo {
         probe_at: None,
         probes_failed: 0,
         doubted: false,
+        by_hand: false,
     }
 }
 
