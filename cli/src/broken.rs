@@ -7,11 +7,15 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessa
 
 /// What is wrong with TLS, where that is what is wrong.
 pub(crate) fn tls_problem(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    causes(error).find_map(|cause| {
-        let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let tls = wrapped.and_then(|inner| inner.downcast_ref::<TlsError>());
-        explain(tls.or_else(|| cause.downcast_ref::<TlsError>())?)
-    })
+    causes(error).find_map(|cause| explain(unwrapped(cause).downcast_ref::<TlsError>()?))
+}
+
+/// What an I/O error holds, which is none of its causes.
+fn unwrapped<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        error = inner;
+    }
+    error
 }
 
 fn explain(error: &TlsError) -> Option<&'static str> {
