@@ -45,6 +45,6 @@ case(
     {"provider": "push", "reason": "check"},
     answers={"provider": {"park_reason": "PARK_REASON_BY_HAND", "parked_detail": "check"}},
 )
-case("ProviderService/ParkProvider", {}, refused=INVALID, fields=("provider",))
-case("ProviderService/ParkProvider", {"provider": "nobody"}, refused="NOT_FOUND PROVIDER_NOT_FOUND")
+case("ProviderService/ParkProvider", {}, refused=INVALID, fields=("provider", "reason"))
+case("ProviderService/ParkProvider", {"provider": "nobody", "reason": "check"}, refused="NOT_FOUND PROVIDER_NOT_FOUND")
 case("ProviderService/UnparkProvider", {"provider": "push"}, answers={"provider": {"name": "push"}})
