@@ -37,7 +37,8 @@ async fn unpark(world: &World, provider: &str) -> Result<Provider, Code> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_every_token_is_called_gone_the_provider_is_parked_and_in_the_end_everyone_is_reached() {
     let mut world = World::new(slow()).await;
-    world.add_sender_told("in_flight = 50\nmass_invalidation = { answers = 200, window_ms = 1000 }").await;
+    // Two hundred answers within the window, on a busy machine, too.
+    world.add_sender_told("in_flight = 50\nmass_invalidation = { answers = 200, window_ms = 2500 }").await;
     world.import_good(1_000).await;
     world.sim.behave(json!({"status": 410})).await;
     let id = world.broadcast("k").await.id;
@@ -49,7 +50,7 @@ async fn where_every_token_is_called_gone_the_provider_is_parked_and_in_the_end_
         (ParkReason::MassInvalidation, "mass_invalidation")
     );
     assert!(parked.parked_detail.contains("410"), "{parked:?}");
-    // What was held back would have been written by now: the probes came a second and three seconds after the parking.
+    // What was held back would have been written by now: the second probe came three seconds after the parking.
     assert_eq!(in_state(&world, DeviceState::Live).await.len(), 1_000);
 
     world.sim.behave(json!({"status": null})).await;
