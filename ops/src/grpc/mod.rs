@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tonic::transport::Server;
 use tonic_reflection::server::{Builder, v1, v1alpha};
 
@@ -72,6 +72,10 @@ pub fn reflection(
     Ok((builder().build_v1().context(context)?, builder().build_v1alpha().context(context)?))
 }
 
+/// Connections that wait to be accepted, as far as the system allows: all clients of a process that ended come at once, and who
+/// finds no place tries again seconds later.
+const WAITING_CONNECTIONS: u32 = 4_096;
+
 /// Listens on `addr` (port 0: any free one). `what` names the setting that chose it, as in
 /// `--listen (BONGSU_INTAKE_LISTEN)`, for the error.
 ///
@@ -79,7 +83,7 @@ pub fn reflection(
 ///
 /// When the address cannot be had, with what to do about it.
 pub async fn bind(addr: SocketAddr, what: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(addr).await.map_err(|error| {
+    listen(addr).map_err(|error| {
         let problem = match error.kind() {
             ErrorKind::AddrInUse => "is in use: stop the process that listens there, or",
             ErrorKind::AddrNotAvailable => "is no address of this host:",
@@ -88,6 +92,13 @@ pub async fn bind(addr: SocketAddr, what: &str) -> anyhow::Result<TcpListener> {
         };
         anyhow::Error::new(error).context(format!("{addr} {problem} choose another address with {what}"))
     })
+}
+
+fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(WAITING_CONNECTIONS)
 }
 
 #[cfg(test)]
