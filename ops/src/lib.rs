@@ -9,6 +9,7 @@
 //! * [`access`] – who may call what, how much of it, and over which connections
 //! * [`reload`] – files that are taken up again when they change
 //! * [`local_postgres`] – a private PostgreSQL that cannot outlive us, for demo, dev and tests
+//! * [`local_redis`] – a private Redis of the same kind
 //! * [`parent`] – ending with the process that started us
 //!
 //! Depends on nothing else of ours and knows no SQL.
@@ -20,6 +21,7 @@ pub mod database_url;
 pub mod grpc;
 pub mod health;
 pub mod local_postgres;
+pub mod local_redis;
 pub mod metric;
 pub mod parent;
 pub mod reload;

@@ -126,6 +126,16 @@ impl AccessArgs {
         self.tls_files().map(|files| files.load()).transpose()
     }
 
+    /// The same for a port that browsers connect to, who have no certificates: HTTP/1.1 and HTTP/2. Must be called within a runtime.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`AccessArgs::tls`].
+    pub fn tls_for_browsers(&self) -> anyhow::Result<Option<Arc<Tls>>> {
+        let files = self.tls_files().map(|files| TlsFiles { client_ca: None, ..files });
+        files.map(|files| files.load_for_browsers()).transpose()
+    }
+
     /// The layer for a service that has these methods and listens there. `default_client` is who calls where there is no
     /// access file. Must be called within a runtime.
     ///

@@ -11,8 +11,9 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::reload::{self, Reloaded};
 
-/// The only protocol we speak.
-const ALPN: &[u8] = b"h2";
+/// The only protocol of our gRPC ports, and the other one of those that browsers connect to.
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 /// `id-at-commonName`, 2.5.4.3, as it stands in a certificate (RFC 5280, appendix A.1).
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 /// DER tags (X.690): the sets and sequences that a subject consists of, and the texts that a name may be.
@@ -55,6 +56,19 @@ impl TlsFiles {
         Reloaded::load("the TLS certificate", self.paths(), server_config)
     }
 
+    /// The same for a port that speaks HTTP/1.1, too.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TlsFiles::check`].
+    pub fn load_for_browsers(&self) -> anyhow::Result<Arc<Tls>> {
+        Reloaded::load("the TLS certificate", self.paths(), |contents| {
+            let mut config = Arc::unwrap_or_clone(server_config(contents)?);
+            config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+            Ok(Arc::new(config))
+        })
+    }
+
     fn paths(&self) -> Vec<PathBuf> {
         [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
     }
@@ -84,7 +98,7 @@ fn server_config(contents: &[Vec<u8>]) -> anyhow::Result<Arc<ServerConfig>> {
     let mut config = builder
         .with_single_cert(chain, key)
         .context("certificate and key cannot be used, or not together")?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec()];
     Ok(Arc::new(config))
 }
 
