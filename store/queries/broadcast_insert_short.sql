@@ -2,19 +2,21 @@
 -- thousands a second each round trip and each plan counts. One whose key stands already, or whose expiry is out of range by the
 -- database's clock ($14 and $15 seconds from now), is left out. In order of the key, so that two groups that have keys in common
 -- wait for each other and never both. $16 and $17: the users of the lists, and of the how-manieth broadcast each; $18 and $19: the
--- devices. As in fan_out_page.sql, devices are looked up one by one.
+-- devices. As in fan_out_page.sql, devices are looked up one by one. One that goes out live alone has no deliveries, and is final:
+-- its events are made in the same transaction.
 WITH asked AS MATERIALIZED (
     SELECT a.*, coalesce(a.moment, now() + a.seconds * interval '1 second') AS expires_at
     FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::broadcast_priority[],
                 $8::audience_kind[], $9::float8[], $10::timestamptz[], $11::int[], $12::delivery_guarantee[], $13::bigint[],
-                $21::text[])
+                $21::text[], $22::broadcast_routing[], $23::float8[])
          WITH ORDINALITY AS a(client_id, idempotency_key, request_hash, title, body, data, priority,
-                              audience, seconds, moment, listed, guarantee, weight, trace_context, n)
+                              audience, seconds, moment, listed, guarantee, weight, trace_context, routing, ack_seconds, n)
 ), stored AS (
     INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, audience, listed, state,
-                           expires_at, guarantee, trace_context)
-    SELECT client_id, idempotency_key, request_hash, title, body, data::jsonb, priority, audience, listed, 'delivering',
-           expires_at, guarantee, trace_context
+                           settled_at, expires_at, guarantee, trace_context, routing, ack_timeout)
+    SELECT client_id, idempotency_key, request_hash, title, body, data::jsonb, priority, audience, listed,
+           CASE routing WHEN 'live' THEN 'completed' ELSE 'delivering' END::broadcast_state, CASE routing WHEN 'live' THEN now() END,
+           expires_at, guarantee, trace_context, routing, make_interval(secs => ack_seconds)
     FROM asked a
     WHERE expires_at BETWEEN now() + $14::float8 * interval '1 second' AND now() + $15::float8 * interval '1 second'
       -- Who only reads waits for nobody; the insert would, for a page of the fan-out of the broadcast that stands there.
@@ -24,18 +26,18 @@ WITH asked AS MATERIALIZED (
     ON CONFLICT ON CONSTRAINT broadcast_key DO NOTHING
     RETURNING id, client_id, idempotency_key, created_at, expires_at
 ), new AS MATERIALIZED (
-    SELECT s.id, s.created_at, s.expires_at, a.n, a.audience, a.weight
+    SELECT s.id, s.created_at, s.expires_at, a.n, a.audience, a.weight, a.routing <> 'live' AS pushes
     FROM stored s JOIN asked a ON a.client_id = s.client_id AND a.idempotency_key = s.idempotency_key
 ), target AS MATERIALIZED (
     SELECT b.n, d.shard, d.provider_id, d.id AS device_id
     FROM unnest($16::text[], $17::bigint[]) AS u(user_id, n)
-    CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = u.n OFFSET 0) AS b
+    CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = u.n AND new.pushes OFFSET 0) AS b
     CROSS JOIN LATERAL (SELECT * FROM device WHERE user_id = u.user_id OFFSET 0) AS d
     WHERE d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL
     UNION ALL
     SELECT b.n, s.shard, d.provider_id, d.id
     FROM unnest($18::bigint[], $19::bigint[]) AS l(device_id, n)
-    CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = l.n OFFSET 0) AS b
+    CROSS JOIN LATERAL (SELECT n FROM new WHERE new.n = l.n AND new.pushes OFFSET 0) AS b
     CROSS JOIN generate_series(0, (SELECT shards FROM settings) - 1) AS s(shard)
     CROSS JOIN LATERAL (SELECT * FROM device WHERE shard = s.shard::smallint AND id = l.device_id OFFSET 0) AS d
     WHERE d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL

@@ -12,7 +12,7 @@ UNION ALL
 SELECT 'broadcast ' || id, 'its deliveries are not being made since '
                            || to_char(coalesce(fan_out_page_at, greatest(created_at, scheduled_at)), 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 FROM broadcast
-WHERE state IN ('accepted', 'fanning_out') AND coalesce(fan_out_page_at, greatest(created_at, scheduled_at)) < now() - interval '1 minute'
+WHERE state IN ('accepted', 'fanning_out') AND NOT (paused AND routing <> 'push') AND coalesce(fan_out_page_at, greatest(created_at, scheduled_at)) < now() - interval '1 minute'
 UNION ALL
 SELECT 'broadcast ' || id, 'was to start at ' || to_char(scheduled_at, 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ', and has not'
 FROM broadcast

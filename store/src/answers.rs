@@ -2,9 +2,9 @@
 
 use time::OffsetDateTime;
 
-use crate::broadcast::BroadcastState;
+use crate::broadcast::{BroadcastState, Routing};
 use crate::connect::{Store, bounded};
-use crate::counts::ProviderCounts;
+use crate::counts::{LiveCounts, ProviderCounts};
 use crate::delivery::{DeadReason, DeliveryState};
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, ProviderId, Shard};
@@ -18,6 +18,8 @@ pub struct Status {
     pub paused: bool,
     /// When it is to start, or was, where that was not at once.
     pub scheduled_at: Option<OffsetDateTime>,
+    /// Nothing where it does not go out live.
+    pub live: Option<LiveCounts>,
     /// In order of name.
     pub providers: Vec<ProviderCounts>,
     /// The database's clock.
@@ -29,6 +31,7 @@ struct StateRow {
     state: BroadcastState,
     paused: bool,
     scheduled_at: Option<OffsetDateTime>,
+    routing: Routing,
     read_at: OffsetDateTime,
 }
 
@@ -115,14 +118,19 @@ impl Store {
             // It may have become so after the counts were read; those of a final broadcast stay as they are.
             providers = self.provider_counts(&[id]).await?.remove(&id).unwrap_or_default();
         }
-        let StateRow { state, paused, scheduled_at, read_at } = row;
-        Ok(Some(Status { id, state, paused, scheduled_at, providers, read_at }))
+        let StateRow { state, paused, scheduled_at, routing, read_at } = row;
+        let live = match routing.is_live() {
+            true => Some(self.live_counts(&[id]).await?.remove(&id).unwrap_or_default()),
+            false => None,
+        };
+        Ok(Some(Status { id, state, paused, scheduled_at, live, providers, read_at }))
     }
 
     async fn state(&self, id: BroadcastId) -> Result<Option<StateRow>> {
         Ok(sqlx::query_as!(
             StateRow,
-            r#"SELECT state AS "state: BroadcastState", paused, scheduled_at, now() AS "read_at!"
+            r#"SELECT state AS "state: BroadcastState", paused, scheduled_at,
+                      routing AS "routing: Routing", now() AS "read_at!"
                FROM broadcast WHERE id = $1"#,
             id.0
         )

@@ -12,8 +12,9 @@ use std::time::Duration;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::counts::Counts;
+use crate::counts::{Counts, LiveCounts};
 use crate::ids::{BroadcastId, DeviceId};
+use crate::live::Told;
 
 /// Where a broadcast is. Spelled alike in SQL (`broadcast_state`) and proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, sqlx::Type)]
@@ -83,6 +84,39 @@ pub enum Guarantee {
     /// It ends `unconfirmed`.
     AtMostOnce,
 }
+
+/// Which way it goes to a user. Spelled alike in SQL (`broadcast_routing`) and proto.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, sqlx::Type)]
+#[sqlx(type_name = "broadcast_routing", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// To each device.
+    #[default]
+    Push,
+    /// To the user's inbox and streams alone.
+    Live,
+    /// To devices where the user has no connection, or does not acknowledge in time.
+    LiveThenPush,
+    /// Both at once.
+    LiveAndPush,
+}
+
+impl Routing {
+    /// Whether users get an event.
+    pub fn is_live(self) -> bool {
+        self != Self::Push
+    }
+
+    /// Whether devices get a delivery.
+    pub fn pushes(self) -> bool {
+        self != Self::Live
+    }
+}
+
+/// How long a connected user may take to acknowledge, where the routing waits for it.
+pub const ACK_TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
+/// The same where the caller says nothing.
+pub const DEFAULT_ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -192,6 +226,9 @@ pub struct NewBroadcast {
     pub schedule: Option<OffsetDateTime>,
     /// Calls within any second at most; `None`: as many as can be made.
     pub max_rate_per_second: Option<u32>,
+    pub routing: Routing,
+    /// With [`Routing::LiveThenPush`] alone.
+    pub ack_timeout: Option<Duration>,
     /// Over the request as it was sent, in canonical form: same content, same hash.
     pub request_hash: [u8; 32],
     /// The span that asked for it, as a W3C traceparent, where it is sampled. No part of the content.
@@ -212,12 +249,19 @@ pub struct Broadcast {
     pub paused: bool,
     /// Calls within any second at most; `None`: as many as can be made.
     pub max_rate_per_second: Option<u32>,
+    pub routing: Routing,
+    /// With [`Routing::LiveThenPush`] alone.
+    pub ack_timeout: Option<Duration>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     /// When it is to start, or was, where that was not at once.
     pub scheduled_at: Option<OffsetDateTime>,
     pub settled_at: Option<OffsetDateTime>,
     pub counts: Counts,
+    /// Nothing with [`Routing::Push`].
+    pub live: LiveCounts,
+    /// Who got an event as it was accepted, and is to be told. Empty in all that is read.
+    pub told: Told,
 }
 
 /// What became of a request to accept.

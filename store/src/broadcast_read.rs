@@ -1,13 +1,14 @@
 //! Reading, listing and completing broadcasts.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::broadcast::*;
 use crate::connect::{Store, bounded};
-use crate::counts::{Counts, Parked, ProviderCounts};
+use crate::counts::{Counts, LiveCounts, Parked, ProviderCounts};
 use crate::error::Result;
 use crate::ids::{BroadcastId, ProviderId};
 use crate::pace::positive;
@@ -33,7 +34,9 @@ impl Store {
 
     pub(crate) async fn with_counts(&self, row: BroadcastRow) -> Result<Broadcast> {
         let counts = self.provider_counts(&[row.id]).await?.remove(&row.id).unwrap_or_default();
-        Ok(row.with_counts(counts.into_iter().map(|c| c.counts).sum()))
+        let live = if row.routing.is_live() { self.live_counts(&[row.id]).await? } else { HashMap::new() };
+        let live = live.get(&row.id).copied().unwrap_or_default();
+        Ok(row.with_counts(counts.into_iter().map(|c| c.counts).sum(), live))
     }
 
     /// Broadcasts, newest first.
@@ -50,11 +53,14 @@ impl Store {
         .await?;
         let ids: Vec<_> = rows.iter().map(|r| r.id).collect();
         let mut counts = self.provider_counts(&ids).await?;
+        let live: Vec<_> = rows.iter().filter(|r| r.routing.is_live()).map(|r| r.id).collect();
+        let live = if live.is_empty() { HashMap::new() } else { self.live_counts(&live).await? };
         Ok(rows
             .into_iter()
             .map(|row| {
                 let counts = counts.remove(&row.id).unwrap_or_default();
-                row.with_counts(counts.into_iter().map(|c| c.counts).sum())
+                let live = live.get(&row.id).copied().unwrap_or_default();
+                row.with_counts(counts.into_iter().map(|c| c.counts).sum(), live)
             })
             .collect())
     }
@@ -116,6 +122,8 @@ pub(crate) struct BroadcastRow {
     pub state: BroadcastState,
     pub paused: bool,
     pub max_rate_per_second: Option<i32>,
+    pub routing: Routing,
+    pub ack_seconds: Option<f64>,
     pub guarantee: Guarantee,
     pub replay_of: Option<BroadcastId>,
     pub created_at: OffsetDateTime,
@@ -126,7 +134,7 @@ pub(crate) struct BroadcastRow {
 }
 
 impl BroadcastRow {
-    pub fn with_counts(self, counts: Counts) -> Broadcast {
+    pub fn with_counts(self, counts: Counts, live: LiveCounts) -> Broadcast {
         Broadcast {
             id: self.id,
             idempotency_key: self.idempotency_key,
@@ -144,11 +152,15 @@ impl BroadcastRow {
             state: self.state,
             paused: self.paused,
             max_rate_per_second: positive(self.max_rate_per_second),
+            routing: self.routing,
+            ack_timeout: self.ack_seconds.map(Duration::from_secs_f64),
             created_at: self.created_at,
             expires_at: self.expires_at,
             scheduled_at: self.scheduled_at,
             settled_at: self.settled_at,
             counts,
+            live,
+            told: vec![],
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Work {
     pub time_left: Duration,
     /// The span that asked for it, where it is sampled.
     pub trace_context: Option<String>,
+    /// How long connected users have to acknowledge before the push goes out, where it waits for that.
+    pub ack_timeout: Option<Duration>,
 }
 
 /// A connection of its own for claims and reads.
@@ -216,6 +218,7 @@ impl ClaimLane {
                             max_rate_per_second: positive(r.max_rate_per_second),
                             time_left: Duration::from_secs_f64(r.seconds_left.max(0.0)),
                             trace_context: r.trace_context,
+                            ack_timeout: r.ack_seconds.map(Duration::from_secs_f64),
                         }
                     })
                     .collect())

@@ -149,6 +149,16 @@ impl Store {
         Lane { options: lane.options.options([("synchronous_commit", "off")]), ..lane }
     }
 
+    /// A pool of one connection, for what wants a pool and must not take part in that of all.
+    pub(crate) fn single(&self) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(1)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .acquire_timeout(CONNECT_TIMEOUT)
+            .connect_lazy_with(self.options.clone())
+    }
+
     /// A connection of its own whose statements are ended after so long, planned as Postgres likes.
     pub(crate) fn impatient_lane(&self, statement_timeout: Duration) -> Lane {
         let timeout = statement_timeout.as_millis().to_string();

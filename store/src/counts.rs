@@ -63,6 +63,15 @@ impl std::iter::Sum for Counts {
     }
 }
 
+/// Of a broadcast that goes out live: one event per user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LiveCounts {
+    /// In the inboxes of users.
+    pub events: i64,
+    /// Of these, acknowledged by a client of the user.
+    pub acknowledged: i64,
+}
+
 /// A provider that fails as a whole: nobody calls it but for one probe at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {

@@ -65,6 +65,7 @@ impl Store {
         check!(findings, connection, "sums", "queries/doctor_sums.sql", Broken, REPORT);
         check!(findings, connection, "final", "queries/doctor_final.sql", Broken, REPORT);
         check!(findings, connection, "shards", "queries/doctor_shards.sql", Broken, REPORT);
+        check!(findings, connection, "inboxes", "queries/doctor_inboxes.sql", Broken, REPORT);
         connection.close().await?;
         Ok(findings)
     }

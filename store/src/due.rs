@@ -4,6 +4,7 @@
 //! costs as much as reading several beside each other.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -27,7 +28,7 @@ impl DueDelivery {
     pub fn target(&self) -> Option<&Target> {
         match &self.due {
             Due::Call(target) => Some(target),
-            Due::Skip | Due::Interrupted => None,
+            Due::Skip | Due::Interrupted | Due::SeenLive | Due::AwaitAck(_) => None,
         }
     }
 }
@@ -41,6 +42,11 @@ pub enum Due {
     Skip,
     /// At most once: whoever held the batch before was calling it, and nobody knows how that ended.
     Interrupted,
+    /// A client of the user has acknowledged the notification: no call is needed. Not said by [`ClaimLane::read`], which knows
+    /// nothing of events.
+    SeenLive,
+    /// The user is connected, and has so long to acknowledge before the call is made. Likewise.
+    AwaitAck(Duration),
 }
 
 /// Where to call.

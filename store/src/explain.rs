@@ -40,6 +40,8 @@ pub struct ExplainedBroadcast {
     pub audience: AudienceKind,
     pub topics: Vec<String>,
     pub replay_of: Option<BroadcastId>,
+    /// Whether its pushes wait for acknowledgements.
+    pub live_first: bool,
     /// The highest device id that takes part; none of short lists, and before the fan-out began.
     pub fan_out_until: Option<DeviceId>,
     /// When the last page was made; none of short lists, whose only page is their acceptance.
@@ -79,6 +81,8 @@ pub struct ExplainedDevice {
     pub events: Vec<DeviceEvent>,
     /// Whether it, or its user, is in the broadcast's explicit list; none where there is none, or where it is not kept any more.
     pub listed: Option<bool>,
+    /// When a client of the user first acknowledged it live; none where nobody did, or where that is not kept any more.
+    pub acknowledged_at: Option<OffsetDateTime>,
     /// Of a replay: whether there is a dead letter of the original that it could take up, and which replay has that.
     pub original_died: bool,
     pub original_replayed_by: Option<BroadcastId>,

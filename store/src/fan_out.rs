@@ -2,19 +2,27 @@
 //!
 //! A page moves the broadcast's cursor in the same transaction that makes its deliveries, so a process that dies repeats
 //! nothing and loses nothing. Broadcasts take turns page by page: a small one does not wait behind a huge one.
+//!
+//! Where a broadcast goes out live, a page makes events for the users of its devices as well ([`live`]), and once all devices have
+//! had their turn, more pages make those of users without any.
+
+mod live;
 
 use sqlx::PgConnection;
 
-use crate::broadcast::{AudienceKind, BroadcastState, Priority};
+use crate::broadcast::{AudienceKind, BroadcastState, Priority, Routing};
 use crate::connect::{Store, bounded};
 use crate::error::{Result, StoreError};
 use crate::ids::{BroadcastId, ProviderId, Shard};
+use crate::live::Told;
 use crate::shards::Shards;
 
 /// Devices in one page: one transaction of some ten milliseconds.
 pub(crate) const PAGE_DEVICES: i64 = 10_000;
 /// Deliveries in one batch at most.
 pub(crate) const BATCH_DELIVERIES: i32 = 500;
+
+pub(crate) use live::PAGE_DEVICES as LIVE_PAGE_DEVICES;
 
 /// What a step of fan-out did.
 #[must_use]
@@ -23,7 +31,14 @@ pub enum FanOut {
     /// No broadcast waits for a page, or each is in the hands of another process.
     Idle,
     /// One page was made; `finished` says that it was the broadcast's last, `trace_context` which span asked for the broadcast.
-    Page { broadcast: BroadcastId, deliveries: i64, finished: bool, trace_context: Option<String> },
+    Page {
+        broadcast: BroadcastId,
+        deliveries: i64,
+        /// Who has a new event.
+        told: Told,
+        finished: bool,
+        trace_context: Option<String>,
+    },
 }
 
 impl Store {
@@ -80,11 +95,13 @@ impl Store {
             rank: next.rank,
             priority: next.priority,
             shard: next.shard,
+            pushes: next.routing.pushes(),
+            events: next.routing.is_live() && !next.over,
         };
         self.known_shards.note(Shards(next.shards));
-        let finished = !page.find_next(&mut tx, Shards(next.shards)).await?;
-        let made =
-            if finished { Made { deliveries: 0, rank: page.rank } } else { page.insert(&mut tx).await? };
+        let made = page.make_next(&mut tx, Shards(next.shards)).await?;
+        let finished = made.is_none();
+        let made = made.unwrap_or(Made { deliveries: 0, rank: page.rank, told: vec![] });
         let state = if finished { BroadcastState::Delivering } else { BroadcastState::FanningOut };
         sqlx::query_file!(
             "queries/fan_out_advance.sql",
@@ -102,6 +119,7 @@ impl Store {
         Ok(FanOut::Page {
             broadcast: page.broadcast,
             deliveries: made.deliveries,
+            told: made.told,
             finished,
             trace_context: next.trace_context,
         })
@@ -124,6 +142,16 @@ struct Page {
     /// Rank of the broadcast's last batch at this provider, in this shard.
     rank: i64,
     priority: Priority,
+    /// Whether devices get a delivery, and users an event.
+    pushes: bool,
+    events: bool,
+}
+
+/// What was made of a page's devices.
+struct Batches {
+    deliveries: i64,
+    /// Rank of the last one.
+    rank: i64,
 }
 
 /// What a page made.
@@ -131,9 +159,22 @@ struct Made {
     deliveries: i64,
     /// Rank of its last batch.
     rank: i64,
+    told: Told,
 }
 
 impl Page {
+    /// Makes the next page: of devices first, then of users who have none. None where nothing is left.
+    async fn make_next(&mut self, tx: &mut PgConnection, shards: Shards) -> Result<Option<Made>> {
+        if self.has_devices_left() && self.find_next(tx, shards).await? {
+            let Batches { deliveries, rank } =
+                if self.pushes { self.insert(tx).await? } else { Batches { deliveries: 0, rank: self.rank } };
+            let told = if self.events { self.tell_owners(tx).await? } else { vec![] };
+            return Ok(Some(Made { deliveries, rank, told }));
+        }
+        let told = self.tell_the_rest(tx).await?;
+        Ok(told.map(|told| Made { deliveries: 0, rank: 0, told }))
+    }
+
     /// Sets the page's end; goes on to the next shard, and behind the last one to the next provider, where this one has nothing
     /// left. False when none has.
     async fn find_next(&mut self, tx: &mut PgConnection, shards: Shards) -> Result<bool> {
@@ -147,7 +188,7 @@ impl Page {
                 self.after,
                 self.until,
                 &self.topics,
-                PAGE_DEVICES
+                if self.events { LIVE_PAGE_DEVICES } else { PAGE_DEVICES }
             )
             .fetch_one(&mut *tx)
             .await?;
@@ -175,7 +216,7 @@ impl Page {
     }
 
     /// Makes the page's deliveries and batches.
-    async fn insert(&self, tx: &mut PgConnection) -> Result<Made> {
+    async fn insert(&self, tx: &mut PgConnection) -> Result<Batches> {
         let batches = sqlx::query_file!(
             "queries/fan_out_page.sql",
             self.broadcast.0,
@@ -192,7 +233,7 @@ impl Page {
         )
         .fetch_all(tx)
         .await?;
-        Ok(Made {
+        Ok(Batches {
             deliveries: batches.iter().map(|b| i64::from(b.size)).sum(),
             rank: batches.iter().map(|b| b.rank).max().unwrap_or(self.rank),
         })

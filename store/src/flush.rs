@@ -24,6 +24,7 @@ use crate::ids::{BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 use crate::shards::by_shard;
 
 pub use self::failures::KEPT_FAILURES;
+pub use self::record::{AWAITING_ACK, SEEN_LIVE};
 pub use self::unfit::{Fate, Unfit};
 
 /// What became of a delivery.
@@ -49,6 +50,13 @@ pub enum Verdict {
     /// To be tried again at once, in a batch of its own: its batch ran out in several senders' hands, and nobody knows by
     /// which of its deliveries.
     Alone,
+    /// The user is connected, and has until then to acknowledge: to be called after that, unless they did. Nobody was called; the
+    /// delivery takes a further attempt number all the same, by which the fence tells its batches apart.
+    AwaitAck {
+        after: Duration,
+    },
+    /// A client of the user has acknowledged it: not called.
+    SeenLive,
     Expired,
     Skipped,
     Cancelled,
@@ -64,22 +72,21 @@ impl Verdict {
         match self {
             Self::Sent => DeliveryState::Sent,
             Self::Dead { .. } => DeliveryState::Dead,
-            Self::Retry { .. } | Self::Alone => DeliveryState::Pending,
+            Self::Retry { .. } | Self::Alone | Self::AwaitAck { .. } => DeliveryState::Pending,
             Self::Expired => DeliveryState::Expired,
-            Self::Skipped => DeliveryState::Skipped,
+            Self::Skipped | Self::SeenLive => DeliveryState::Skipped,
             Self::Cancelled => DeliveryState::Cancelled,
             Self::Unconfirmed { .. } => DeliveryState::Unconfirmed,
         }
     }
 
-    /// Whether the provider was called.
-    fn called(&self) -> bool {
+    /// Whether it takes the number of its attempt: where the provider was called, and where the delivery goes into another batch,
+    /// whose number must be a new one.
+    fn takes_number(&self) -> bool {
         match self {
-            // Alone: by those who lost the batch, perhaps.
-            Self::Sent | Self::Dead { .. } | Self::Retry { .. } | Self::Alone | Self::Unconfirmed { .. } => {
-                true
-            }
-            Self::Expired | Self::Skipped | Self::Cancelled => false,
+            Self::Sent | Self::Dead { .. } | Self::Retry { .. } | Self::Unconfirmed { .. } => true,
+            Self::Alone | Self::AwaitAck { .. } => true,
+            Self::Expired | Self::Skipped | Self::SeenLive | Self::Cancelled => false,
         }
     }
 }

@@ -29,6 +29,7 @@ mod flush;
 mod gauges;
 mod ids;
 mod lease;
+mod live;
 mod measure;
 mod migrate;
 mod outage;
@@ -61,7 +62,7 @@ pub use capped::{CAPPED_AHEAD, CAPPED_SHARE, CappedBroadcast, CappedTaken, Cappe
 pub use claim::{ClaimLane, LeasedBatch, Reclaim, Work};
 pub use claim_turns::{Beside, Want};
 pub use connect::Store;
-pub use counts::{Counts, Parked, ProviderCounts};
+pub use counts::{Counts, LiveCounts, Parked, ProviderCounts};
 pub use delivery::{DeadReason, DeliveryState};
 pub use delivery_search::{DeliveryPage, DeliverySearch, Recipient, SEARCH_STEP};
 pub use device::{ConsentOf, Device, DeviceFilter, DeviceName, DeviceStates, RetireReason};
@@ -75,10 +76,16 @@ pub use explain::{
     MOST_DEVICES, ReplayOutcome,
 };
 pub use fan_out::FanOut;
-pub use flush::{Fate, Flush, FlushLane, Flushed, KEPT_FAILURES, Outcome, Unfit, Verdict};
+pub use flush::{
+    AWAITING_ACK, Fate, Flush, FlushLane, Flushed, KEPT_FAILURES, Outcome, SEEN_LIVE, Unfit, Verdict,
+};
 pub use gauges::{DatabaseGauges, GaugeLane, Gauges, OpenBroadcasts, ProviderPause, ProviderWork, TableRows};
 pub use ids::{BatchId, BroadcastId, DeviceId, ProviderId, SenderId, Shard};
 pub use lease::{Beat, ControlLane, Flags, Signals};
+pub use live::{
+    After, BACKLOG_EVENTS, Backlog, BusListener, BusSpeaker, Content, DueEvent, Event, EventId, GapReason,
+    InboxPage, MOST_ACKNOWLEDGED, MOST_UNREAD, NoEventId, Told, UserNo,
+};
 pub use measure::{HeldSnapshot, Load};
 pub use migrate::create_database;
 pub use outage::Probe;
@@ -94,8 +101,8 @@ pub use replay::{DeadLetterMatch, MAX_REPLAY_DEVICES, NewReplay, Replay, ReplayL
 pub use replay_count::{MAX_REPLAY_COUNTED, ReplayCount};
 pub use restore::{RESTORE_STEP, Restorable, RestoreFilter, RestorePlace, Restored};
 pub use retention::{
-    DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
-    PartitionState, Purged, RetentionTurn, Step,
+    DEFAULT_HISTORY_DAYS, DEFAULT_INBOX_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS,
+    Partition, PartitionState, Purged, RetentionTurn, Step,
 };
 pub use schedule::{Rescheduled, Started};
 pub use sender::{DEAD_AFTER, SenderInfo, SenderLife};

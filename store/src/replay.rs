@@ -11,10 +11,10 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::accept::AUDIENCE_ROW_IDS;
-use crate::broadcast::{Acceptance, AudienceKind, BroadcastState, Guarantee, Priority};
+use crate::broadcast::{Acceptance, AudienceKind, BroadcastState, Guarantee, Priority, Routing};
 use crate::broadcast_read::BroadcastRow;
 use crate::connect::Store;
-use crate::counts::Counts;
+use crate::counts::{Counts, LiveCounts};
 use crate::delivery::DeadReason;
 use crate::error::Result;
 use crate::ids::{BroadcastId, DeviceId, ProviderId};
@@ -117,7 +117,9 @@ impl Store {
         }
         self.ensure_partitions().await?;
         if let Some(row) = self.insert_replay(new).await? {
-            return Ok(Replay::Accepted(Acceptance::New(Box::new(row.with_counts(Counts::default())))));
+            return Ok(Replay::Accepted(Acceptance::New(Box::new(
+                row.with_counts(Counts::default(), LiveCounts::default()),
+            ))));
         }
         // Somebody was faster, or there is nothing to replay.
         let found = self.existing(&new.client_id, &new.replay_id, &new.fingerprint()).await?;

@@ -37,6 +37,8 @@ const MARK: &str = "bongsu: past its retention";
 pub const DEFAULT_RETENTION_DAYS: u32 = 14;
 /// For how long broadcasts are kept: counts, dead letters, idempotency keys.
 pub const DEFAULT_HISTORY_DAYS: u32 = 90;
+/// For how long notifications stay in inboxes, where broadcasts do.
+pub const DEFAULT_INBOX_DAYS: u32 = 30;
 /// Either may be this many days at most, and 0 is for ever. Every partition makes each delivery dearer.
 pub const MOST_RETENTION_DAYS: u32 = 365;
 pub const MOST_HISTORY_DAYS: u32 = 3_650;

@@ -5,6 +5,7 @@
 
 mod sabotage;
 
+pub use crate::live::testing::make_events;
 pub use sabotage::{Saboteur, Slots};
 
 use std::sync::OnceLock;

@@ -11,9 +11,9 @@ use time::OffsetDateTime;
 use crate::broadcast::*;
 use crate::broadcast_read::BroadcastRow;
 use crate::connect::Store;
-use crate::counts::Counts;
+use crate::counts::{Counts, LiveCounts};
 use crate::error::Result;
-use crate::fan_out;
+use crate::fan_out::{self, LIVE_PAGE_DEVICES};
 use crate::ids::{BroadcastId, DeviceId};
 
 pub(crate) use short::ShortLists;
@@ -83,19 +83,21 @@ impl Store {
         } else {
             let mut tx = self.pool.begin().await?;
             let Some(row) = insert_broadcast(&mut tx, new).await? else { return Ok(None) };
-            insert_audience(&mut tx, row.id, &new.audience).await?;
+            let row_ids = if new.routing.is_live() { LIVE_PAGE_DEVICES } else { AUDIENCE_ROW_IDS };
+            insert_audience(&mut tx, row.id, &new.audience, row_ids).await?;
             tx.commit().await?;
             Some(row)
         };
-        Ok(row.map(|row| row.with_counts(Counts::default())))
+        Ok(row.map(|row| row.with_counts(Counts::default(), LiveCounts::default())))
     }
 
     async fn insert_short(&self, new: &NewBroadcast) -> Result<Option<Broadcast>> {
         let Some(stored) = self.short_lists.store(new).await? else { return Ok(None) };
-        if stored.deliveries == 0 {
+        if stored.deliveries == 0 && new.routing.pushes() {
             // Nobody of the list has a device: nothing is left to do.
             self.complete(&[stored.id]).await?;
-            return self.broadcast(stored.id).await;
+            let broadcast = self.broadcast(stored.id).await?;
+            return Ok(broadcast.map(|broadcast| Broadcast { told: stored.told, ..broadcast }));
         }
         Ok(Some(stored.broadcast(new)))
     }
@@ -173,18 +175,26 @@ async fn insert_broadcast(tx: &mut PgConnection, new: &NewBroadcast) -> Result<O
         MOST_AHEAD.as_secs_f64(),
         new.max_rate_per_second.and_then(|rate| i32::try_from(rate).ok()),
         new.trace_context,
+        new.routing as _,
+        new.ack_timeout.map(|timeout| timeout.as_secs_f64()),
     )
     .fetch_optional(tx)
     .await?)
 }
 
-async fn insert_audience(tx: &mut PgConnection, id: BroadcastId, audience: &Audience) -> Result<()> {
+/// The list, in rows of up to `row_ids`: a row is a page of fan-out.
+async fn insert_audience(
+    tx: &mut PgConnection,
+    id: BroadcastId,
+    audience: &Audience,
+    row_ids: i64,
+) -> Result<()> {
     let (users, devices): (&[String], Vec<i64>) = match audience {
         Audience::Users(users) => (users, vec![]),
         Audience::Devices(devices) => (&[], devices.iter().map(|DeviceId(id)| *id).collect()),
         Audience::Everyone | Audience::Topics(_) => (&[], vec![]),
     };
-    sqlx::query_file!("queries/broadcast_audience_insert.sql", id.0, users, &devices, AUDIENCE_ROW_IDS)
+    sqlx::query_file!("queries/broadcast_audience_insert.sql", id.0, users, &devices, row_ids)
         .execute(tx)
         .await?;
     Ok(())

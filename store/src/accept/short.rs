@@ -3,20 +3,23 @@
 //! a round trip, a plan, a commit, is then most of it. Nobody waits for company: a group is what came while the last one was
 //! being stored.
 
+mod live;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::broadcast::*;
 use crate::connect::Lane;
-use crate::counts::Counts;
+use crate::counts::{Counts, LiveCounts};
 use crate::error::{Result, StoreError};
 use crate::fan_out::BATCH_DELIVERIES;
 use crate::ids::{BroadcastId, DeviceId};
+use crate::live::Told;
 
 /// An audience of at most this many ids is short.
 const SHORT: usize = 500;
@@ -49,6 +52,8 @@ pub(super) struct Stored {
     created_at: OffsetDateTime,
     expires_at: OffsetDateTime,
     pub deliveries: i64,
+    /// Who got an event.
+    pub told: Told,
 }
 
 impl NewBroadcast {
@@ -177,8 +182,25 @@ async fn store_group(lane: &mut Lane, group: Vec<Waiting>) {
     }
 }
 
-/// Inserts those whose keys do not stand yet, and returns for each of `new` what became of it.
+/// Inserts those whose keys do not stand yet, and makes their events, where any go out live, in the same transaction. Returns for
+/// each of `new` what became of it.
 async fn insert(connection: &mut PgConnection, new: &[&NewBroadcast]) -> Result<Vec<Option<Stored>>> {
+    if !new.iter().any(|new| new.routing.is_live()) {
+        // One statement is a transaction of its own.
+        return insert_and_push(connection, new).await;
+    }
+    let mut tx = connection.begin().await?;
+    let mut stored = insert_and_push(&mut tx, new).await?;
+    live::make_events(&mut tx, new, &mut stored).await?;
+    tx.commit().await?;
+    Ok(stored)
+}
+
+/// Inserts those whose keys do not stand yet, with deliveries for the devices of those that push.
+async fn insert_and_push(
+    connection: &mut PgConnection,
+    new: &[&NewBroadcast],
+) -> Result<Vec<Option<Stored>>> {
     fn each<'a, T>(new: &[&'a NewBroadcast], part: impl Fn(&'a NewBroadcast) -> T) -> Vec<T> {
         new.iter().map(|new| part(new)).collect()
     }
@@ -230,7 +252,9 @@ async fn insert(connection: &mut PgConnection, new: &[&NewBroadcast]) -> Result<
         &devices,
         &of_devices,
         BATCH_DELIVERIES,
-        &each(new, |new| new.trace_context.as_deref()) as _
+        &each(new, |new| new.trace_context.as_deref()) as _,
+        &each(new, |new| new.routing) as _,
+        &each(new, |new| new.ack_timeout.map(|timeout| timeout.as_secs_f64())) as _
     )
     .fetch_all(connection)
     .await?;
@@ -239,7 +263,7 @@ async fn insert(connection: &mut PgConnection, new: &[&NewBroadcast]) -> Result<
         let (id, created_at, expires_at, deliveries) =
             (row.id, row.created_at, row.expires_at, row.deliveries);
         if let Some(slot) = usize::try_from(row.n - 1).ok().and_then(|n| stored.get_mut(n)) {
-            *slot = Some(Stored { id, created_at, expires_at, deliveries });
+            *slot = Some(Stored { id, created_at, expires_at, deliveries, told: vec![] });
         }
     }
     Ok(stored)
@@ -249,6 +273,7 @@ impl Stored {
     /// The broadcast that was stored.
     pub(super) fn broadcast(self, new: &NewBroadcast) -> Broadcast {
         let listed = i64::try_from(new.audience.listed()).unwrap_or(i64::MAX);
+        let pushes = new.routing.pushes();
         Broadcast {
             id: self.id,
             idempotency_key: new.idempotency_key.clone(),
@@ -259,14 +284,18 @@ impl Stored {
             },
             priority: new.priority,
             guarantee: new.guarantee,
-            state: BroadcastState::Delivering,
+            state: if pushes { BroadcastState::Delivering } else { BroadcastState::Completed },
             paused: false,
             max_rate_per_second: None,
+            routing: new.routing,
+            ack_timeout: new.ack_timeout,
             created_at: self.created_at,
             expires_at: self.expires_at,
             scheduled_at: None,
-            settled_at: None,
+            settled_at: (!pushes).then_some(self.created_at),
             counts: Counts { total: self.deliveries, ..Counts::default() },
+            live: LiveCounts { events: i64::try_from(self.told.len()).unwrap_or(i64::MAX), acknowledged: 0 },
+            told: self.told,
         }
     }
 }
@@ -286,6 +315,8 @@ mod tests {
             expiry: Expiry::After(DEFAULT_TTL),
             schedule: None,
             max_rate_per_second: None,
+            routing: Routing::Push,
+            ack_timeout: None,
             request_hash: [0; 32],
             trace_context: None,
         };

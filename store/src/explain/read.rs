@@ -56,6 +56,7 @@ async fn broadcast(tx: &mut PgConnection, id: BroadcastId) -> Result<Option<Expl
         audience: row.audience,
         topics: row.topics,
         replay_of: row.replay_of,
+        live_first: row.live_first,
         fan_out_until: row.fan_out_until,
         fan_out_page_at: row.fan_out_page_at,
         dropped: dropped.unwrap_or(false),

@@ -39,6 +39,7 @@ pub(super) struct Row {
     pub letter_code: Option<String>,
     pub letter_detail: Option<String>,
     pub letter_replayed_by: Option<BroadcastId>,
+    pub acknowledged_at: Option<OffsetDateTime>,
     pub original_died: bool,
     pub original_replayed_by: Option<BroadcastId>,
 }
@@ -97,6 +98,7 @@ impl From<Row> for ExplainedDevice {
             replays: vec![],
             events: vec![],
             listed: None,
+            acknowledged_at: row.acknowledged_at,
             original_died: row.original_died,
             original_replayed_by: row.original_replayed_by,
         }

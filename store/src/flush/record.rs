@@ -15,6 +15,10 @@ use crate::text::{CODE_BYTES, DETAIL_BYTES, printable};
 
 /// The code of a delivery that was put into a batch of its own.
 pub(super) const RECLAIMED: &str = "reclaimed";
+/// … of one whose user has time left to acknowledge it …
+pub const AWAITING_ACK: &str = "awaiting_ack";
+/// … and of one whose user did.
+pub const SEEN_LIVE: &str = "seen_live";
 
 pub(super) async fn record(
     tx: &mut PgConnection,
@@ -114,11 +118,13 @@ async fn update_deliveries<'a>(
         devices.push(outcome.device.0);
         before.push(batch.attempt - 1);
         states.push(outcome.verdict.state());
-        attempts.push(if outcome.verdict.called() { batch.attempt } else { batch.attempt - 1 });
+        attempts.push(if outcome.verdict.takes_number() { batch.attempt } else { batch.attempt - 1 });
         let (reason, wait, code) = match &outcome.verdict {
             Verdict::Dead { reason, code, .. } => (Some(*reason), None, Some(printable(code, CODE_BYTES))),
             Verdict::Retry { code, .. } => (None, delays.seconds(outcome), Some(printable(code, CODE_BYTES))),
             Verdict::Alone => (None, delays.seconds(outcome), Some(RECLAIMED.to_owned())),
+            Verdict::AwaitAck { .. } => (None, delays.seconds(outcome), Some(AWAITING_ACK.to_owned())),
+            Verdict::SeenLive => (None, None, Some(SEEN_LIVE.to_owned())),
             Verdict::Unconfirmed { code, .. } => (None, None, Some(printable(code, CODE_BYTES))),
             _ => (None, None, None),
         };
@@ -169,10 +175,10 @@ async fn update_batches(
             // The compiler cannot tell that nobody makes the second.
             Verdict::Dead { reason: DeadReason::Rejected | DeadReason::Unconfirmed, .. } => 3,
             Verdict::Expired => 4,
-            Verdict::Skipped => 5,
+            Verdict::Skipped | Verdict::SeenLive => 5,
             Verdict::Cancelled => 6,
             Verdict::Unconfirmed { .. } => 7,
-            Verdict::Retry { .. } | Verdict::Alone => 8,
+            Verdict::Retry { .. } | Verdict::Alone | Verdict::AwaitAck { .. } => 8,
         };
         tallies.entry(outcome.batch.id).or_default()[column] += 1;
     }

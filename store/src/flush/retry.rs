@@ -81,13 +81,16 @@ struct RetryGroup {
     rounded: u128,
     /// Nothing but this.
     alone: Option<DeviceId>,
+    /// Until a deadline that was promised: never earlier, and as little later as may be.
+    deadline: bool,
 }
 
 impl RetryGroup {
     fn of(outcome: &Outcome) -> Option<Self> {
-        let (after, charged, alone) = match &outcome.verdict {
-            Verdict::Retry { after, charged, .. } => (*after, *charged, None),
-            Verdict::Alone => (Duration::ZERO, false, Some(outcome.device)),
+        let (after, charged, alone, deadline) = match &outcome.verdict {
+            Verdict::Retry { after, charged, .. } => (*after, *charged, None, false),
+            Verdict::Alone => (Duration::ZERO, false, Some(outcome.device), false),
+            Verdict::AwaitAck { after } => (*after, false, None, true),
             _ => return None,
         };
         Some(Self {
@@ -97,6 +100,7 @@ impl RetryGroup {
             failures: outcome.batch.failures + i32::from(charged),
             rounded: after.min(LONGEST_DELAY).as_millis().div_ceil(RETRY_ROUNDING.as_millis()),
             alone,
+            deadline,
         })
     }
 }
@@ -110,7 +114,8 @@ impl RetryDelays {
         for group in outcomes.iter().filter_map(|o| RetryGroup::of(o)) {
             drawn.entry(group).or_insert_with(|| {
                 let asked = RETRY_ROUNDING.as_secs_f64() * group.rounded as f64;
-                asked * (1.0 + RETRY_JITTER * rand::random::<f64>())
+                let jitter = if group.deadline { 0.0 } else { RETRY_JITTER * rand::random::<f64>() };
+                asked * (1.0 + jitter)
             });
         }
         Self(drawn)

@@ -71,6 +71,23 @@ impl RetentionTurn {
     }
 }
 
+impl RetentionTurn {
+    /// Deletes some of what is in inboxes for more than `days`, counted from the start of its broadcast, and for more than
+    /// `history_days` in any case: a broadcast has its text. Returns how many rows, and whether there is probably more to do at once.
+    pub async fn purge_inbox(&mut self, days: u32, history_days: u32) -> Result<(u64, bool)> {
+        let days = or_for_ever(days).min(or_for_ever(history_days));
+        let connection = &mut self.connection;
+        bounded("purging", async {
+            let rows = sqlx::query_file!("queries/retention_purge_inbox.sql", days, PURGE_LOOSE_ROWS)
+                .execute(connection)
+                .await?
+                .rows_affected();
+            Ok((rows, rows >= PURGE_LOOSE_ROWS.unsigned_abs()))
+        })
+        .await
+    }
+}
+
 /// Deletes some failed attempts and events of devices; how many of each.
 async fn purge_loose(
     connection: &mut PgConnection,

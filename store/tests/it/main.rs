@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod accepting;
+mod acknowledging;
 mod answering;
 mod at_most_once;
 mod capping;
@@ -12,7 +13,10 @@ mod gauges;
 mod harness;
 mod history;
 mod hygiene;
+mod inbox;
+mod inboxes_add_up;
 mod listing;
+mod live;
 mod model;
 mod outage;
 mod pacing;

@@ -71,6 +71,8 @@ pub fn new_broadcast(key: &str, audience: Audience) -> NewBroadcast {
         expiry: Expiry::After(HOUR),
         schedule: None,
         max_rate_per_second: None,
+        routing: Default::default(),
+        ack_timeout: None,
         request_hash: [7; 32],
         trace_context: None,
     }

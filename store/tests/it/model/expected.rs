@@ -74,10 +74,12 @@ impl Model {
         let (state, called) = match verdict {
             Verdict::Sent => (DeliveryState::Sent, true),
             Verdict::Dead { .. } => (DeliveryState::Dead, true),
-            Verdict::Retry { .. } | Verdict::Alone => (DeliveryState::Pending, true),
+            Verdict::Retry { .. } | Verdict::Alone | Verdict::AwaitAck { .. } => {
+                (DeliveryState::Pending, true)
+            }
             Verdict::Unconfirmed { .. } => (DeliveryState::Unconfirmed, true),
             Verdict::Expired => (DeliveryState::Expired, false),
-            Verdict::Skipped => (DeliveryState::Skipped, false),
+            Verdict::Skipped | Verdict::SeenLive => (DeliveryState::Skipped, false),
             Verdict::Cancelled => (DeliveryState::Cancelled, false),
         };
         *delivery = Delivery { state, attempts: lease.attempt - i32::from(!called) };

@@ -242,6 +242,7 @@ impl Machine {
                         Due::Call(_) => Left::Call,
                         Due::Skip => Left::Skip,
                         Due::Interrupted => Left::Interrupted,
+                        Due::SeenLive | Due::AwaitAck(_) => unreachable!("no event is read here"),
                     };
                     (d.device, left)
                 })
@@ -304,10 +305,15 @@ impl Machine {
             let verdict = match what {
                 Left::Skip => Some(Verdict::Skipped),
                 Left::Interrupted => Some(unconfirmed()),
-                // Only what was noted is called.
-                Left::Call if at_most_once => None,
-                Left::Call if held.leased.is_suspect() => Some(Verdict::Alone),
-                Left::Call | Left::Marked => answers.next().map(|answer| verdict(*answer, at_most_once)),
+                Left::Marked => answers.next().map(|answer| verdict(*answer, at_most_once)),
+                Left::Call => match answers.next() {
+                    Some(Answer::Awaited) => Some(Verdict::AwaitAck { after: HOUR }),
+                    Some(Answer::Seen) => Some(Verdict::SeenLive),
+                    // Only what was noted is called.
+                    _ if at_most_once => None,
+                    _ if held.leased.is_suspect() => Some(Verdict::Alone),
+                    answer => answer.map(|answer| verdict(*answer, at_most_once)),
+                },
             };
             match verdict {
                 Some(verdict) => outcomes.push(Outcome { batch: held.leased, device: *device, verdict }),
@@ -506,7 +512,8 @@ impl Machine {
 
 fn verdict(answer: Answer, at_most_once: bool) -> Verdict {
     match answer {
-        Answer::Sent => Verdict::Sent,
+        // What was noted is being called, whatever its user does.
+        Answer::Sent | Answer::Awaited | Answer::Seen => Verdict::Sent,
         Answer::Retry => {
             Verdict::Retry { after: Duration::ZERO, code: "503".into(), detail: String::new(), charged: true }
         }

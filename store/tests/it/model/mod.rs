@@ -87,6 +87,9 @@ pub enum Answer {
     Retry,
     Dead,
     Lost,
+    /// No call: put off for an acknowledgement, or seen live.
+    Awaited,
+    Seen,
 }
 
 const SENDERS: usize = 3;
@@ -95,7 +98,8 @@ fn step() -> impl Strategy<Value = Step> {
     let sender = 0..SENDERS;
     let nth = 0..1_000_usize;
     let answer = prop_oneof![
-        5 => Just(Answer::Sent), 2 => Just(Answer::Retry), 1 => Just(Answer::Dead), 1 => Just(Answer::Lost)
+        5 => Just(Answer::Sent), 2 => Just(Answer::Retry), 1 => Just(Answer::Dead), 1 => Just(Answer::Lost),
+        1 => Just(Answer::Awaited), 1 => Just(Answer::Seen)
     ];
     prop_oneof![
         4 => (any::<bool>(), 1..6_usize).prop_map(|(at_most_once, devices)| Step::Accept { at_most_once, devices }),

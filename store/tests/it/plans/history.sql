@@ -7,6 +7,8 @@ BEGIN
     INSERT INTO device (id, shard, provider_id, user_id, token)
     SELECT 20000 + n, 0, 1, 'reader-' || n, 'history-' || n FROM generate_series(1, devices) AS n;
     INSERT INTO device_topic SELECT 'news', 0, 1, 20000 + n FROM generate_series(1, devices) AS n;
+    INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE
+    SELECT 20000 + n, 'reader-' || n, 1 FROM generate_series(1, devices, 10) AS n;
     -- Every tenth as many were retired, and every hundredth as many are quarantined.
     INSERT INTO device (id, shard, provider_id, user_id, token, retired_at, retire_reason, retired_by, retire_code, retired_topics)
     SELECT 2000000 + n, 0, 1, 'retired-' || n, 'retired-' || n, now(), 'unregistered', 1, '410', '{}'
@@ -26,6 +28,13 @@ BEGIN
     UPDATE broadcast_tally
     SET sent = 0, dead_attempts_exhausted = 1, slow_tier_from = CASE WHEN broadcast_id % 2 = 0 THEN timestamptz '2099-01-01' END
     WHERE total = 1;
+
+    -- The full inbox has as many newer events that were read; every third device has a user with an inbox.
+    INSERT INTO inbox (user_no, seq, broadcast_id, acked_at, read_at)
+    SELECT full_inbox(), 2000000 + n, 8000000 + n, now(), now() FROM generate_series(1, devices) AS n;
+    UPDATE inbox_user SET last_seq = 2000000 + devices WHERE id = full_inbox();
+    INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE
+    SELECT 6000000 + n, 'holder-' || n, broadcasts FROM generate_series(1, devices / 3) AS n;
 
     -- One broadcast after another, so that each index grows at its end.
     FOR past IN SELECT past(n) FROM generate_series(1, broadcasts) AS n ORDER BY 1 LOOP
@@ -51,6 +60,11 @@ BEGIN
         SELECT past, 0, 1, 20001 + n, 1, 'rejected', '400', '' FROM generate_series(0, devices - 1, 20) AS n;
         INSERT INTO attempt_failure (shard, broadcast_id, provider_id, device_id, attempt, slot, due_at, charged, code, detail)
         SELECT 0, past, 1, 20001 + n, 1, 1, now(), true, '503', '' FROM generate_series(0, devices - 1, 20) AS n;
+        -- Every tenth is of a user of the live channel.
+        INSERT INTO inbox (user_no, seq, broadcast_id, acked_at)
+        SELECT 20001 + n, past, past, now() FROM generate_series(0, devices - 1, 10) AS n;
+        INSERT INTO broadcast_live VALUES (past, devices, devices / 10);
+        INSERT INTO inbox (user_no, seq, broadcast_id) SELECT 6000000 + n, past, past FROM generate_series(1, devices / 3) AS n;
         INSERT INTO broadcast_audience (broadcast_id, ordinal, device_ids)
         SELECT past, n, ids(20001, 20010) FROM generate_series(1, devices / 500) AS n;
     END LOOP;

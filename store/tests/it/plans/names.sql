@@ -11,6 +11,7 @@ CREATE FUNCTION resumed() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT bro
 CREATE FUNCTION scheduled() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 12:00+00') $$;
 CREATE FUNCTION capped() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 18:00+00') $$;
 CREATE FUNCTION naming() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-12 20:00+00') $$;
+CREATE FUNCTION live() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT broadcast_id_at('2025-02-13 12:00+00') $$;
 CREATE FUNCTION ids(first bigint, last bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
     $$ SELECT array_agg(n) FROM generate_series(first, last) AS n $$;
 CREATE FUNCTION repeated(value anyelement, times int) RETURNS anyarray LANGUAGE sql IMMUTABLE AS
@@ -19,8 +20,13 @@ CREATE FUNCTION repeated(value anyelement, times int) RETURNS anyarray LANGUAGE 
 CREATE FUNCTION users(first bigint, last bigint) RETURNS text[] LANGUAGE sql IMMUTABLE AS
     $$ SELECT array_agg('user-' || n) FROM generate_series(first, last) AS n $$;
 
+CREATE FUNCTION full_inbox() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 5001000::bigint $$;
+CREATE FUNCTION epoch() RETURNS bigint LANGUAGE sql STABLE AS $$ SELECT inbox_epoch FROM settings $$;
+
 -- Below are the ids of the work.
 ALTER SEQUENCE batch_id_seq RESTART 1001;
+-- Above are the numbers of all users.
+ALTER SEQUENCE inbox_user_id_seq RESTART 9000001;
 
 -- A fortnight of partitions, as in production, and those of what is stored now. Only the tests say when statistics are taken.
 SELECT ensure_delivery_partition(day::date) FROM generate_series('2025-02-01', '2025-02-14', interval '1 day') AS day;
@@ -36,3 +42,8 @@ END
 $$;
 CREATE FUNCTION past(n int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
     $$ SELECT broadcast_id_at(timestamptz '2025-02-01 00:00+00' + n % 12 * interval '1 day') + n $$;
+
+-- Of the users of the list that is being fanned out, the first half is known, and has an event of it: also before there is work, since
+-- it is asked who has none.
+INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE SELECT n, 'user-' || n, 1 FROM generate_series(3001, 3100) AS n;
+INSERT INTO inbox (user_no, seq, broadcast_id) SELECT id, 1, fanning_out() FROM inbox_user;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::statements::{On, Statement};
 
 /// Tables that grow with use. The others are read whole in a moment.
-const GROWING: [&str; 10] = [
+const GROWING: [&str; 13] = [
     "delivery",
     "batch",
     "device",
@@ -16,6 +16,9 @@ const GROWING: [&str; 10] = [
     "dead_letter",
     "attempt_failure",
     "device_event",
+    "inbox",
+    "inbox_user",
+    "broadcast_live",
 ];
 
 /// What a statement is about is at most 1,000 rows, of which there are several times as many in `work.sql` already.
@@ -58,6 +61,12 @@ const BOUNDS: &[(&str, &[&str])] = &[
     ("broadcast_pace_pkey", &[]),
     ("broadcast_fan_out", &[]),
     ("broadcast_due", &["scheduled_at"]),
+    ("broadcast_live_pkey", &["broadcast_id"]),
+    ("inbox_pkey", &["user_no"]),
+    ("inbox_unread", &["user_no"]),
+    ("inbox_broadcast_id_user_no_key", &["broadcast_id", "user_no"]),
+    ("inbox_user_pkey", &["id"]),
+    ("inbox_user_user_id_key", &["user_id"]),
     ("provider_", &[]),
     ("sender_", &[]),
 ];

@@ -87,6 +87,14 @@ pub const STATEMENTS: &[Statement] = statements! {
                                 repeated(''::text, 3)") 3,
     // shard, sender, batches, epochs, batch and device of each delivery
     Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
+    // shard, broadcast and device of each delivery
+    Lane "live_due"           ("0, repeated(at_work(), 500), ids(5001, 5500)") 500,
+    // user and broadcast of each acknowledgement; the row counts those of a broadcast
+    Pool "live_acknowledge"   ("ids(5001, 5500), repeated(at_work(), 500)") 1,
+    // broadcasts, how many more
+    Pool "live_acknowledged"  ("ARRAY[at_work(), live()], '{1000, 0}'") 2,
+    // shard, batches at most, broadcasts
+    Pool "live_wake"          ("0, 1000, ARRAY[live(), at_work()]") 2,
     // shard, provider, sender, lease, our heartbeat, held
     Lane "batch_claim_probe"  ("0, 1, me(), 20, now(), '{}'") 1,
     // shard, batches at most
@@ -123,11 +131,31 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "fan_out_page" of "dead_letters"  ("fanning_out(), 'dead_letters', 0, 1, 3000, 3250, 1000000, '{}', 0, 50, 1") 4,
     Pool "fan_out_page" of "named_dead_letters"  ("naming(), 'dead_letters', 0, 1, 0, 1, 1000000, '{}', 0, 50, 1") 4,
     // of two broadcasts: client, key, hash, title, body, data, priority, audience, seconds, moment, ids, guarantee, weight; expiry
-    // from and to, users, of which broadcast each, devices, of which each, deliveries a batch; trace contexts
+    // from and to, users, of which broadcast each, devices, of which each, deliveries a batch; trace contexts, routings, seconds
     Lane "broadcast_insert_short" ("'{test, test}', '{short-1, short-2}', '{00, 01}', '{t, t}', '{b, b}', repeated('{}'::text, 2),
                                     '{normal, low}', '{users, devices}', '{60, NULL}', ARRAY[NULL, now() + interval '1 hour'],
                                     '{100, 100}', '{at_least_once, at_least_once}', '{4, 1}', 1, 604800, users(5001, 5100), repeated(1::bigint, 100),
-                                    ids(5001, 5100), repeated(2::bigint, 100), 500, ARRAY[NULL, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01']") 2,
+                                    ids(5001, 5100), repeated(2::bigint, 100), 500, ARRAY[NULL, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'],
+                                    '{push, live_then_push}', '{NULL, 10}'") 2,
+    // devices, broadcast of each
+    Lane "live_users_of_devices" ("ids(5001, 5100), repeated(at_work(), 100)") 100,
+    // users, how many numbers each
+    Lane "live_number"        ("users(3001, 3200), repeated(1::bigint, 200)") 200,
+    Pool "live_number" of "a_page" ("users(3001, 3200), repeated(1::bigint, 200)") 200,
+    // user, number and broadcast of each event; broadcasts, how many each
+    Lane "live_insert"        ("ids(9000001, 9000100), repeated(1::bigint, 100), repeated(fanning_out(), 100), ARRAY[fanning_out()], '{100}'") 1,
+    Pool "live_insert" of "a_page" ("ids(9000001, 9000100), repeated(1::bigint, 100), repeated(fanning_out(), 100), ARRAY[fanning_out()], '{100}'") 1,
+    // broadcast, users
+    Pool "live_unseen"        ("fanning_out(), users(3001, 3200)") 100,
+    // user before, users at most
+    Pool "live_known_users"   ("50, 40") 40,
+    // broadcast, row before
+    Pool "live_listed_users"  ("fanning_out(), 0") 1,
+    // broadcast, kind, shard, provider, cursor, its end, until, topics
+    Pool "fan_out_users" of "everyone"     ("fanning_out(), 'everyone', 0, 1, 5000, 5200, 1000000, '{}'") 200,
+    Pool "fan_out_users" of "topics"       ("fanning_out(), 'topics', 0, 1, 5000, 5200, 1000000, '{news, sports}'") 200,
+    Pool "fan_out_users" of "users"        ("fanning_out(), 'users', 0, 1, 0, 1, 1000000, '{}'") 200,
+    Pool "fan_out_users" of "devices"      ("fanning_out(), 'devices', 0, 1, 1, 2, 1000000, '{}'") 200,
     // broadcast, state, provider, cursor, rank, until, shard
     Pool "fan_out_advance"    ("fanning_out(), 'fanning_out', 1, 5500, 500000, 1000000, 0") 1,
     // broadcast, shard, provider and device before, limit, reasons, code, provider, from, to
@@ -193,6 +221,22 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "device_set_consent" ("'{0}', 5001, false") 1,
     // shards, user, consent
     Pool "device_set_user_consent" ("'{0}', 'user-5001', false") 1,
+    // users
+    Pool "inbox_known"        ("users(1, 100)") 100,
+    Pool "inbox_join"         ("users(20001, 20100)") 100,
+    // users, epochs and numbers of what their clients have, events of each
+    Pool "inbox_backlog"      ("ids(5000001, 5000050), repeated(epoch(), 50), repeated(0::bigint, 50), 1000") 1000,
+    Pool "inbox_backlog" of "a_full_inbox" ("ARRAY[full_inbox()], ARRAY[epoch()], '{1001000}', 1000") 1000,
+    Pool "inbox_backlog" of "what_nobody_acknowledged" ("ARRAY[full_inbox()], '{-1}', '{0}', 1000") 1,
+    // user, before, unread only, limit
+    Pool "inbox_list"         ("full_inbox(), 1002000, false, 101") 101,
+    Pool "inbox_list" of "what_was_not_read" ("full_inbox(), 9223372036854775807, true, 21") 21,
+    // user, counted up to
+    Pool "inbox_unread"       ("full_inbox(), 1000") 1,
+    // user, broadcasts
+    Pool "inbox_mark_read"    ("full_inbox(), ids(7000001, 7000100)") 100,
+    // user, after, up to, limit
+    Pool "inbox_mark_read_up_to" ("full_inbox(), 0, 9223372036854775807, 1000") 1,
 };
 
 pub fn statement(name: &str) -> &'static Statement {
@@ -222,8 +266,16 @@ impl Statement {
 
     /// Whether it has a page from each of several: broadcasts, providers, topics. Its LIMIT then runs once for each.
     pub fn takes_turns(&self) -> bool {
-        ["sweep_", "capped_claim", "device_list_topic", "fan_out_bound_of_topics", "explain_events"]
-            .iter()
-            .any(|s| self.name.starts_with(s))
+        [
+            "sweep_",
+            "capped_claim",
+            "live_wake",
+            "device_list_topic",
+            "fan_out_bound_of_topics",
+            "explain_events",
+            "inbox_backlog",
+        ]
+        .iter()
+        .any(|s| self.name.starts_with(s))
     }
 }

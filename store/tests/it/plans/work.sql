@@ -109,3 +109,28 @@ SELECT ended(), 0, 1, n, 1, 'rejected', '400', '', CASE WHEN n % 5 = 0 THEN at_w
 INSERT INTO attempt_failure (shard, broadcast_id, provider_id, device_id, attempt, slot, due_at, charged, code, detail)
 SELECT 0, at_work(), 1, n, 1, 1, now(), true, '503', '' FROM generate_series(10001, 10800) AS n;
 INSERT INTO device_event (shard, device_id, kind) SELECT 0, n, 'consent_withdrawn' FROM generate_series(1, 14000) AS n;
+
+-- It went out live first, and all have acknowledged it while 81 and 82 waited; of the one at work a few have yet to.
+INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
+                       created_at, expires_at, routing, ack_timeout)
+VALUES (live(), 'test', 'live', '', '', '', '{}', 'normal', 'everyone', 'delivering', '2025-02-01', '2100-01-01', 'live_then_push', '1 hour');
+INSERT INTO batch (id, broadcast_id, shard, provider_id, rank, attempt, size, device_ids, state, next_attempt_at)
+SELECT n, live(), 0, 1, n, 2, 100, ids(1, 100), 'waiting', '2099-12-31' FROM generate_series(81, 82) AS n;
+INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE SELECT n, 'user-' || n, 2 FROM generate_series(1, 12000) AS n
+ON CONFLICT DO NOTHING;
+INSERT INTO inbox (user_no, seq, broadcast_id, acked_at)
+SELECT n, 1, live(), now() FROM generate_series(1, 100) AS n
+UNION ALL
+SELECT n, 2, at_work(), NULL FROM generate_series(5001, 6000) AS n;
+INSERT INTO broadcast_live VALUES (live(), 100, 100), (at_work(), 1000, 0);
+INSERT INTO broadcast_live (broadcast_id, events) VALUES (fanning_out(), 100);
+
+-- Inboxes: of a hundred users with 20 events each, and a full one, of which few were not read, and none not acknowledged. The broadcasts
+-- need not be there.
+INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE
+SELECT 5000000 + n, 'inboxed-' || n, 20 FROM generate_series(1, 100) AS n
+UNION ALL
+SELECT full_inbox(), 'full', 1003000;
+INSERT INTO inbox (user_no, seq, broadcast_id) SELECT 5000000 + n, m, m FROM generate_series(1, 100) AS n, generate_series(1, 20) AS m;
+INSERT INTO inbox (user_no, seq, broadcast_id, acked_at, read_at)
+SELECT full_inbox(), 1000000 + n, 7000000 + n, now(), CASE WHEN n > 100 THEN now() END FROM generate_series(1, 3000) AS n;
