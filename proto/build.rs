@@ -2,13 +2,14 @@
 
 use prost::Message;
 
-const PROTOS: [&str; 6] = [
+const PROTOS: [&str; 7] = [
     "bongsu/v1/broadcast.proto",
     "bongsu/v1/device.proto",
     "bongsu/v1/delivery.proto",
     "bongsu/v1/provider.proto",
     "bongsu/v1/history.proto",
     "bongsu/v1/sender.proto",
+    "bongsu/v1/live.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
