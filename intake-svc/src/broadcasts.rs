@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bongsu_live::Bus;
 use bongsu_ops::access::Caller;
 use bongsu_ops::api::{self, PageFilter, Violations, page_size};
 use bongsu_ops::trace::{Span, Tracer};
@@ -26,9 +27,10 @@ use crate::{convert, preflight, status, validate};
 const DEFAULT_PAGE: i64 = 50;
 const MAX_PAGE: i64 = 500;
 
-/// The service over a store; `fan_out` wakes the worker that makes deliveries.
+/// The service over a store; `fan_out` wakes the worker that makes deliveries, `bus` is told who has new events.
 pub(crate) struct Broadcasts {
     pub store: Store,
+    pub bus: Bus,
     pub providers: Arc<Providers>,
     pub fan_out: Arc<Notify>,
     pub tracer: Tracer,
@@ -111,6 +113,8 @@ impl BroadcastService for Broadcasts {
         self.reach(id, caller.controls_only()).await?;
         let outcome = self.store.resume_broadcast(id).await;
         let broadcast = controlled(id, "resumed", outcome)?;
+        // One that goes out live was not fanned out meanwhile.
+        self.fan_out.notify_one();
         Ok(Response::new(ResumeBroadcastResponse { broadcast }))
     }
 
@@ -214,9 +218,11 @@ impl Broadcasts {
     }
 
     async fn accept(&self, new: &NewBroadcast) -> Result<CreateBroadcastResponse, Status> {
-        let acceptance =
+        let mut acceptance =
             self.store.accept(new).await.map_err(|e| status::from_store(&e, "CreateBroadcast"))?;
-        if let Acceptance::New(broadcast) = &acceptance {
+        if let Acceptance::New(broadcast) = &mut acceptance {
+            metrics::events(broadcast.told.len());
+            self.bus.tell(std::mem::take(&mut broadcast.told));
             self.fan_out.notify_one();
             tracing::info!(broadcast_id = broadcast.id.0, key = new.idempotency_key, "broadcast accepted");
         }
@@ -229,7 +235,7 @@ impl Broadcasts {
             Check::WouldAccept { now, scheduled_at, expires_at } => {
                 let preflight = match self.store.forecast(&new.audience).await {
                     Ok(forecast) => {
-                        Some(preflight::of(&new, expires_at - scheduled_at.unwrap_or(now), &forecast))
+                        Some(preflight::of(&new, expires_at - scheduled_at.unwrap_or(now), forecast))
                     }
                     // It is valid all the same, which is what was asked first.
                     Err(error @ StoreError::TooSlow(_)) => {

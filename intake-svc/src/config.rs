@@ -3,11 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bongsu_live::LiveArgs;
 use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
 use bongsu_ops::trace::TraceArgs;
-use bongsu_store::{DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS};
+use bongsu_store::{
+    DEFAULT_HISTORY_DAYS, DEFAULT_INBOX_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS,
+};
 
 use crate::retention::Retention;
 
@@ -80,6 +83,13 @@ pub struct Config {
     #[arg(long, env = "BONGSU_HISTORY_DAYS", value_name = "DAYS", default_value_t = DEFAULT_HISTORY_DAYS)]
     pub history_days: u32,
 
+    /// Days for which notifications stay in the inboxes of users; 0: as long as broadcasts are kept, which is also the most
+    #[arg(long, env = "BONGSU_INBOX_DAYS", value_name = "DAYS", default_value_t = DEFAULT_INBOX_DAYS)]
+    pub inbox_days: u32,
+
+    #[command(flatten)]
+    pub live: LiveArgs,
+
     #[command(flatten)]
     pub access: AccessArgs,
 
@@ -103,6 +113,8 @@ impl Config {
             fan_out_workers: DEFAULT_FAN_OUT_WORKERS,
             retention_days: DEFAULT_RETENTION_DAYS,
             history_days: DEFAULT_HISTORY_DAYS,
+            inbox_days: DEFAULT_INBOX_DAYS,
+            live: LiveArgs::default(),
             access: AccessArgs::default(),
             telemetry: TelemetryArgs {
                 log_format: LogFormat::Text,
@@ -140,6 +152,7 @@ impl Config {
             ("--fan-out-workers (BONGSU_INTAKE_FAN_OUT_WORKERS)", self.fan_out_workers, 0, 64),
             ("--retention-days (BONGSU_RETENTION_DAYS)", self.retention_days, 0, MOST_RETENTION_DAYS),
             ("--history-days (BONGSU_HISTORY_DAYS)", self.history_days, 0, MOST_HISTORY_DAYS),
+            ("--inbox-days (BONGSU_INBOX_DAYS)", self.inbox_days, 0, MOST_HISTORY_DAYS),
         ];
         for (setting, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
@@ -179,7 +192,7 @@ impl Config {
     }
 
     pub(crate) fn retention(&self) -> Retention {
-        Retention { deliveries: self.retention_days, history: self.history_days }
+        Retention { deliveries: self.retention_days, history: self.history_days, inbox: self.inbox_days }
     }
 
     pub(crate) fn drain_grace(&self) -> Duration {

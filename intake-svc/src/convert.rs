@@ -3,8 +3,8 @@
 use bongsu_ops::api::to_timestamp;
 use bongsu_proto::v1;
 use bongsu_store::{
-    AudienceSummary, Broadcast, BroadcastState, Counts, Device, Guarantee, Message, NewBroadcast, Priority,
-    RetireReason,
+    AudienceSummary, Broadcast, BroadcastState, Counts, Device, Guarantee, LiveCounts, Message, NewBroadcast,
+    Priority, RetireReason, Routing,
 };
 use time::OffsetDateTime;
 
@@ -27,6 +27,12 @@ pub(crate) fn broadcast(b: Broadcast) -> v1::Broadcast {
         guarantee: guarantee(b.guarantee).into(),
         schedule_time: b.scheduled_at.map(to_timestamp),
         max_rate_per_second: b.max_rate_per_second.map_or(0, |rate| i32::try_from(rate).unwrap_or(i32::MAX)),
+        routing: routing(b.routing).into(),
+        ack_timeout: b.ack_timeout.and_then(|timeout| timeout.try_into().ok()),
+        live: b
+            .routing
+            .is_live()
+            .then_some(v1::LiveCounts { events: b.live.events, acknowledged: b.live.acknowledged }),
     }
 }
 
@@ -53,11 +59,15 @@ pub(crate) fn unstored(
         state: if scheduled_at.is_some() { BroadcastState::Scheduled } else { BroadcastState::Accepted },
         paused: false,
         max_rate_per_second: new.max_rate_per_second,
+        routing: new.routing,
+        ack_timeout: new.ack_timeout,
         created_at: now,
         expires_at,
         scheduled_at,
         settled_at: None,
         counts: Counts::default(),
+        live: LiveCounts::default(),
+        told: vec![],
     })
 }
 
@@ -114,6 +124,15 @@ pub(crate) fn state_from_proto(state: v1::BroadcastState) -> Option<BroadcastSta
         v1::BroadcastState::Completed => Some(BroadcastState::Completed),
         v1::BroadcastState::Cancelling => Some(BroadcastState::Cancelling),
         v1::BroadcastState::Cancelled => Some(BroadcastState::Cancelled),
+    }
+}
+
+fn routing(routing: Routing) -> v1::Routing {
+    match routing {
+        Routing::Push => v1::Routing::Push,
+        Routing::Live => v1::Routing::Live,
+        Routing::LiveThenPush => v1::Routing::LiveThenPush,
+        Routing::LiveAndPush => v1::Routing::LiveAndPush,
     }
 }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use bongsu_live::Bus;
 use bongsu_ops::trace::{Traceparent, Tracer, Work};
 use bongsu_store::{FanOut, Started, Store};
 use rand::Rng as _;
@@ -25,9 +26,10 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const PARTITIONS_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Runs `workers` fan-out workers and the upkeep until `shutdown`, and until each has finished the step it is at.
-/// `wake` is notified once for each broadcast accepted here.
+/// `wake` is notified once for each broadcast accepted here; `bus` is told who has new events.
 pub(crate) async fn run(
     store: Store,
+    bus: Bus,
     wake: Arc<Notify>,
     workers: u32,
     tracer: Tracer,
@@ -35,7 +37,8 @@ pub(crate) async fn run(
 ) {
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
-        tasks.spawn(make_deliveries(store.clone(), Arc::clone(&wake), tracer.clone(), shutdown.clone()));
+        let (store, bus, wake) = (store.clone(), bus.clone(), Arc::clone(&wake));
+        tasks.spawn(make_deliveries(store, bus, wake, tracer.clone(), shutdown.clone()));
     }
     tasks.spawn(start_scheduled(store.clone(), wake, shutdown.clone()));
     tasks.spawn(sweep(store.clone(), shutdown.clone()));
@@ -47,20 +50,35 @@ pub(crate) async fn run(
     }
 }
 
-async fn make_deliveries(store: Store, wake: Arc<Notify>, tracer: Tracer, shutdown: CancellationToken) {
+async fn make_deliveries(
+    store: Store,
+    bus: Bus,
+    wake: Arc<Notify>,
+    tracer: Tracer,
+    shutdown: CancellationToken,
+) {
     let mut outage = Outage::new("fan_out");
     while !shutdown.is_cancelled() {
         let (started, began) = (Instant::now(), SystemTime::now());
         let pause = match store.fan_out_page().await {
-            Ok(FanOut::Page { broadcast, deliveries, finished, trace_context }) => {
+            Ok(FanOut::Page { broadcast, deliveries, told, finished, trace_context }) => {
                 outage.over();
+                let events = told.len();
+                bus.tell(told);
                 let asked = trace_context.as_deref().and_then(Traceparent::of);
                 let mut span = tracer.following("fan_out.page", Work::Internal, asked.as_ref(), began);
                 span.set("bongsu.broadcast_id", broadcast.0);
                 span.set("bongsu.deliveries", deliveries);
                 drop(span);
                 metrics::fan_out_page(deliveries, started.elapsed());
-                tracing::debug!(broadcast_id = broadcast.0, deliveries, finished, "a page of fan-out");
+                metrics::events(events);
+                tracing::debug!(
+                    broadcast_id = broadcast.0,
+                    deliveries,
+                    events,
+                    finished,
+                    "a page of fan-out"
+                );
                 if finished {
                     tracing::info!(broadcast_id = broadcast.0, "every delivery of the broadcast is made");
                 }

@@ -66,6 +66,15 @@ pub(crate) fn of_request(request: &CreateBroadcastRequest) -> [u8; 32] {
         form.text("max_rate_per_second");
         form.number(request.max_rate_per_second.into());
     }
+    if request.routing != 0 {
+        form.text("routing");
+        form.number(request.routing.into());
+    }
+    if let Some(timeout) = &request.ack_timeout {
+        form.text("ack_timeout");
+        form.number(timeout.seconds);
+        form.number(timeout.nanos.into());
+    }
     form.finish()
 }
 
@@ -157,6 +166,9 @@ mod tests {
             changed(|r| r.guarantee = 2),
             changed(|r| r.max_rate_per_second = 1),
             changed(|r| r.max_rate_per_second = 2),
+            changed(|r| r.routing = 1),
+            changed(|r| r.routing = 3),
+            changed(|r| r.ack_timeout = Some(day)),
             changed(|r| r.audience = None),
             changed(|r| r.expiry = Some(Expiry::Ttl(day))),
             changed(|r| r.expiry = Some(Expiry::ExpireTime(moment))),

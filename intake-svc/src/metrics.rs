@@ -17,13 +17,14 @@ const START_LATE_SECONDS: &str = "bongsu_intake_start_late_seconds";
 const PAGES: &str = "bongsu_intake_fan_out_pages_total";
 const PAGE_SECONDS: &str = "bongsu_intake_fan_out_page_seconds";
 const DELIVERIES: &str = "bongsu_intake_fan_out_deliveries_total";
+const EVENTS: &str = "bongsu_intake_live_events_total";
 const PARTITIONS_DROPPED: &str = "bongsu_intake_partitions_dropped_total";
 const PARTITION_DROP_SECONDS: &str = "bongsu_intake_partition_drop_seconds";
 const PURGED: &str = "bongsu_intake_purged_rows_total";
 const BACKGROUND_ERRORS: &str = "bongsu_intake_background_errors_total";
 
 /// All metrics of an intake. docs/metrics.md is checked against this.
-pub const METRICS: [Metric; 13] = [
+pub const METRICS: [Metric; 14] = [
     Metric::counter(CALLS, &["method", "code"], "Calls ended, by method and gRPC code"),
     Metric::seconds(CALL_SECONDS, &["method"], "From a call's arrival to its answer, by method"),
     Metric::counter(
@@ -45,6 +46,7 @@ pub const METRICS: [Metric; 13] = [
     Metric::counter(PAGES, &[], "Pages of fan-out made"),
     Metric::seconds(PAGE_SECONDS, &[], "The time one page of fan-out took"),
     Metric::counter(DELIVERIES, &[], "Deliveries made by pages of fan-out"),
+    Metric::counter(EVENTS, &[], "Notifications put into inboxes of users, by pages of fan-out and at once"),
     Metric::counter(
         PARTITIONS_DROPPED,
         &[],
@@ -58,7 +60,7 @@ pub const METRICS: [Metric; 13] = [
     Metric::counter(
         PURGED,
         &["what"],
-        "Rows deleted at the end of their retention: audiences, dead_letters, broadcasts",
+        "Rows deleted at the end of their retention: audiences, dead_letters, broadcasts, failures, device_events, inbox",
     ),
     Metric::counter(BACKGROUND_ERRORS, &["task"], "Failed steps of background work, by task"),
 ];
@@ -94,6 +96,7 @@ pub(crate) enum Accepted {
 /// Says what each metric means.
 pub(crate) fn describe() {
     metric::describe(&METRICS);
+    metric::describe(&bongsu_live::METRICS);
 }
 
 /// How calls are measured.
@@ -145,9 +148,17 @@ pub(crate) fn fan_out_page(deliveries: i64, took: Duration) {
     histogram!(PAGE_SECONDS).record(took);
 }
 
+pub(crate) fn events(made: usize) {
+    counter!(EVENTS).increment(made as u64);
+}
+
 pub(crate) fn partition_dropped(took: Duration) {
     counter!(PARTITIONS_DROPPED).increment(1);
     histogram!(PARTITION_DROP_SECONDS).record(took);
+}
+
+pub(crate) fn inbox_purged(rows: u64) {
+    counter!(PURGED, "what" => "inbox").increment(rows);
 }
 
 pub(crate) fn purged(purged: &Purged) {

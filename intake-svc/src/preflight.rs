@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bongsu_proto::v1::{self, DurationBasis, PreflightWarningKind as Kind};
 use bongsu_store::{
-    EncodedSize, Forecast, Message, NewBroadcast, ProviderForecast, ProviderKind, encoded_sizes,
+    Audience, EncodedSize, Forecast, Message, NewBroadcast, ProviderForecast, ProviderKind, Routing,
+    encoded_sizes,
 };
 
 /// From this share of the limit on, in percent, a notification is close to it.
@@ -13,10 +14,16 @@ const CLOSE_PERCENT: usize = 90;
 const NAMED: usize = 5;
 
 /// What the broadcast would come to, where it expires so long from now.
-pub(crate) fn of(new: &NewBroadcast, time_left: time::Duration, forecast: &Forecast) -> v1::Preflight {
+pub(crate) fn of(new: &NewBroadcast, time_left: time::Duration, forecast: Forecast) -> v1::Preflight {
+    let forecast = &if new.routing.pushes() { forecast } else { without_devices(forecast) };
+    let live_users = live_users(new);
     let devices = forecast.providers.iter().map(|provider| provider.devices).sum();
     let duration = duration(forecast, devices, new.max_rate_per_second);
-    let mut warnings = of_audience(forecast, devices);
+    let mut warnings = of_audience(forecast, devices, new.routing);
+    if live_users > 0 {
+        // They are notified without a device.
+        warnings.retain(|warning| warning.kind() != Kind::EmptyAudience);
+    }
     if let Some((took, _)) = duration.filter(|(took, _)| *took > time_left) {
         let text = format!(
             "it would take {}, and expires in {}: what is not sent by then ends expired",
@@ -36,6 +43,26 @@ pub(crate) fn of(new: &NewBroadcast, time_left: time::Duration, forecast: &Forec
         duration: duration.and_then(|(took, _)| prost_types::Duration::try_from(took).ok()),
         duration_basis: duration.map_or(DurationBasis::Unspecified, |(_, basis)| basis).into(),
         warnings,
+        live_users,
+    }
+}
+
+/// What counts where no device is called.
+fn without_devices(forecast: Forecast) -> Forecast {
+    let providers = forecast.providers.into_iter();
+    Forecast {
+        providers: providers.map(|provider| ProviderForecast { devices: 0, ..provider }).collect(),
+        estimated: false,
+        without_device: 0,
+        ..forecast
+    }
+}
+
+/// Listed users who would have it in their inbox.
+fn live_users(new: &NewBroadcast) -> i64 {
+    match &new.audience {
+        Audience::Users(users) if new.routing.is_live() => i64::try_from(users.len()).unwrap_or(i64::MAX),
+        _ => 0,
     }
 }
 
@@ -59,13 +86,14 @@ fn duration(forecast: &Forecast, devices: i64, max_rate: Option<u32>) -> Option<
     Some((Duration::try_from_secs_f64(needs).ok()?, basis))
 }
 
-fn of_audience(forecast: &Forecast, devices: i64) -> Vec<v1::PreflightWarning> {
+fn of_audience(forecast: &Forecast, devices: i64, routing: Routing) -> Vec<v1::PreflightWarning> {
     let mut warnings = vec![];
-    if devices == 0 {
+    // Who would have it in their inbox, beside listed users, is not known without reading all.
+    if devices == 0 && routing.pushes() {
         let text = "no device of the audience can be called: nobody would be notified";
         warnings.push(warning(Kind::EmptyAudience, text.to_owned()));
     }
-    if forecast.senders == Some(0) {
+    if forecast.senders == Some(0) && routing.pushes() {
         let text = "no sender was heard of for 10 s: everything would wait until one runs";
         warnings.push(warning(Kind::NoSenderAlive, text.to_owned()));
     }
@@ -181,6 +209,47 @@ mod tests {
         );
         assert_eq!(took(vec![recent.clone()], None), Some((3, DurationBasis::RecentBroadcasts)));
         assert_eq!(took(both(), Some(40)), Some((100, DurationBasis::MaxRate)));
+    }
+
+    #[test]
+    fn what_goes_out_live_alone_calls_no_device_and_reaches_all_that_are_listed() {
+        let preflight = |routing, users: &[&str]| {
+            let forecast = Forecast {
+                providers: vec![at("a", 0, None, None)],
+                estimated: false,
+                without_device: 2,
+                empty_topics: vec![],
+                senders: Some(0),
+            };
+            let users = users.iter().map(|user| user.to_string()).collect();
+            let new = new_broadcast(Audience::users(users), routing);
+            let found = of(&new, time::Duration::HOUR, forecast);
+            let kinds: Vec<Kind> = found.warnings.iter().map(|warning| warning.kind()).collect();
+            (found.live_users, kinds)
+        };
+        let all = vec![Kind::EmptyAudience, Kind::NoSenderAlive, Kind::WithoutDevice];
+        assert_eq!(preflight(Routing::Push, &["u", "v"]), (0, all));
+        assert_eq!(preflight(Routing::Live, &["u", "v"]), (2, vec![]));
+        let both = vec![Kind::NoSenderAlive, Kind::WithoutDevice];
+        assert_eq!(preflight(Routing::LiveThenPush, &["u", "v"]), (2, both));
+    }
+
+    fn new_broadcast(audience: Audience, routing: Routing) -> NewBroadcast {
+        NewBroadcast {
+            client_id: "test".into(),
+            idempotency_key: "k".into(),
+            message: Message { title: "t".into(), body: String::new(), data: Default::default() },
+            audience,
+            priority: bongsu_store::Priority::Normal,
+            guarantee: bongsu_store::Guarantee::AtLeastOnce,
+            expiry: bongsu_store::Expiry::After(Duration::from_secs(3_600)),
+            schedule: None,
+            max_rate_per_second: None,
+            routing,
+            ack_timeout: None,
+            request_hash: [0; 32],
+            trace_context: None,
+        }
     }
 
     #[test]

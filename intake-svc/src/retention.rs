@@ -21,6 +21,7 @@ const BREATH: Duration = Duration::from_millis(20);
 pub(crate) struct Retention {
     pub deliveries: u32,
     pub history: u32,
+    pub inbox: u32,
 }
 
 /// Runs until `shutdown`, which may come at any moment.
@@ -45,6 +46,8 @@ pub(crate) async fn run(store: Store, keep: Retention, shutdown: CancellationTok
 
 async fn round(store: &Store, keep: Retention) -> bongsu_store::Result<()> {
     let Some(mut turn) = store.retention_turn().await? else { return Ok(()) };
+    // First: a broadcast stays as long as it is in an inbox.
+    purge_inbox(&mut turn, keep).await?;
     if keep.deliveries > 0 {
         drop_partitions(&mut turn, keep.deliveries).await?;
         purge(&mut turn, keep).await?;
@@ -112,6 +115,23 @@ async fn purge(turn: &mut RetentionTurn, keep: Retention) -> bongsu_store::Resul
             device_events,
             "deleted what is older than it is kept"
         );
+    }
+    Ok(())
+}
+
+async fn purge_inbox(turn: &mut RetentionTurn, keep: Retention) -> bongsu_store::Result<()> {
+    let mut purged = 0;
+    loop {
+        let (rows, more) = turn.purge_inbox(keep.inbox, keep.history).await?;
+        metrics::inbox_purged(rows);
+        purged += rows;
+        if !more {
+            break;
+        }
+        tokio::time::sleep(BREATH).await;
+    }
+    if purged > 0 {
+        tracing::info!(notifications = purged, "deleted what is in inboxes for longer than it is kept");
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_live::Bus;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
 use bongsu_ops::trace::Tracer;
@@ -80,8 +81,13 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     // A failed server must end the background work too.
     let background_shutdown = shutdown.child_token();
     let _background_ends_with_us = background_shutdown.clone().drop_guard();
+    // It tells what the last call and the last page made, too.
+    let bus_shutdown = CancellationToken::new();
+    let _bus_ends_with_us = bus_shutdown.clone().drop_guard();
+    let bus = Bus::start(&config.live, store.clone(), bus_shutdown);
     let background = tokio::spawn(fan_out::run(
         store.clone(),
+        bus.clone(),
         Arc::clone(&wake),
         config.fan_out_workers,
         tracer.clone(),
@@ -92,6 +98,7 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let broadcasts = Broadcasts {
         providers: Arc::new(Providers::new(store.clone())),
         store: store.clone(),
+        bus,
         fan_out: wake,
         tracer: tracer.clone(),
     };

@@ -8,8 +8,8 @@ use bongsu_proto::v1::create_broadcast_request::Expiry as SentExpiry;
 use bongsu_proto::v1::reschedule_broadcast_request::Start;
 use bongsu_proto::v1::{self, CreateBroadcastRequest};
 use bongsu_store::{
-    Audience, BroadcastState, DEFAULT_TTL, DeviceId, EXPIRY_RANGE, Expiry, Guarantee, MAX_RATE_PER_SECOND,
-    Message, NewBroadcast, Priority,
+    ACK_TIMEOUT_RANGE, Audience, BroadcastState, DEFAULT_ACK_TIMEOUT, DEFAULT_TTL, DeviceId, EXPIRY_RANGE,
+    Expiry, Guarantee, MAX_RATE_PER_SECOND, Message, NewBroadcast, Priority, Routing,
 };
 use time::OffsetDateTime;
 
@@ -39,6 +39,8 @@ pub(crate) fn new_broadcast(
     let expiry = expiry(request.expiry.as_ref(), v);
     let schedule = schedule(request.schedule_time.as_ref(), v);
     let max_rate_per_second = max_rate(request.max_rate_per_second, v);
+    let routing = routing(request.routing, v);
+    let ack_timeout = ack_timeout(request.ack_timeout.as_ref(), routing, v);
     let audience = audience(request.audience.and_then(|audience| audience.kind), v);
     let message = Message { title: request.title, body: request.body, data: request.data };
     check_message(&message, v);
@@ -53,6 +55,8 @@ pub(crate) fn new_broadcast(
             expiry,
             schedule,
             max_rate_per_second,
+            routing,
+            ack_timeout,
             request_hash,
             trace_context: None,
         }),
@@ -163,6 +167,40 @@ fn max_rate(sent: i32, v: &mut Violations) -> Option<u32> {
             None
         }
     }
+}
+
+fn routing(sent: i32, v: &mut Violations) -> Routing {
+    match v1::Routing::try_from(sent) {
+        Ok(v1::Routing::Unspecified | v1::Routing::Push) => Routing::Push,
+        Ok(v1::Routing::Live) => Routing::Live,
+        Ok(v1::Routing::LiveThenPush) => Routing::LiveThenPush,
+        Ok(v1::Routing::LiveAndPush) => Routing::LiveAndPush,
+        Err(_) => {
+            v.add("routing", format!("{sent} is no routing; give one of 0 to 4, as in the reference"));
+            Routing::Push
+        }
+    }
+}
+
+/// How long it waits for an acknowledgement, where it does.
+fn ack_timeout(
+    sent: Option<&prost_types::Duration>,
+    routing: Routing,
+    v: &mut Violations,
+) -> Option<Duration> {
+    if routing != Routing::LiveThenPush {
+        if sent.is_some() {
+            v.add("ack_timeout", "is for the routing LIVE_THEN_PUSH only; leave it out");
+        }
+        return None;
+    }
+    let Some(sent) = sent else { return Some(DEFAULT_ACK_TIMEOUT) };
+    let (least, most) = ACK_TIMEOUT_RANGE;
+    let valid = Duration::try_from(*sent).ok().filter(|timeout| (least..=most).contains(timeout));
+    if valid.is_none() {
+        v.add("ack_timeout", "is not between 1 second and 1 hour");
+    }
+    valid
 }
 
 /// The form of the expiry. Whether a moment is within the range is for the database's clock to say.
@@ -290,6 +328,15 @@ mod tests {
         assert_eq!(fields(|r| r.max_rate_per_second = 1_000_000), none);
         assert_eq!(fields(|r| r.max_rate_per_second = 1_000_001), ["max_rate_per_second"]);
         assert_eq!(fields(|r| r.max_rate_per_second = -1), ["max_rate_per_second"]);
+        let then_push =
+            |timeout| move |r: &mut CreateBroadcastRequest| (r.routing, r.ack_timeout) = (3, timeout);
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        assert_eq!(fields(then_push(None)), none);
+        assert_eq!(fields(then_push(seconds(3600))), none);
+        assert_eq!(fields(then_push(seconds(3601))), ["ack_timeout"]);
+        assert_eq!(fields(then_push(seconds(0))), ["ack_timeout"]);
+        assert_eq!(fields(|r| (r.routing, r.ack_timeout) = (2, seconds(10))), ["ack_timeout"]);
+        assert_eq!(fields(|r| r.routing = 5), ["routing"]);
         let topics = |n| to(Kind::Topics(TopicAudience { topics: vec!["t".into(); n] }));
         assert_eq!(fields(|r| r.audience = topics(20)), none);
         assert_eq!(fields(|r| r.audience = topics(21)), ["audience.topics.topics"]);

@@ -5,6 +5,7 @@ mod broadcasts;
 mod devices;
 mod harness;
 mod hygiene;
+mod live;
 mod preflight;
 mod scheduling;
 mod service;
