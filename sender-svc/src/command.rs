@@ -44,7 +44,12 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     telemetry::init(&config.telemetry, "sender-svc")?;
     telemetry::install_crypto();
     let shutdown = shutdown::on_signals();
+    let live = match config.channel.listen {
+        Some(address) => Some(grpc::bind(address, "--live-listen (BONGSU_LIVE_LISTEN)").await?),
+        None => None,
+    };
     let listeners = Listeners {
+        live,
         grpc: grpc::bind(config.listen, "--listen (BONGSU_SENDER_LISTEN)").await?,
         admin: grpc::bind(config.admin_listen, "--admin-listen (BONGSU_SENDER_ADMIN_LISTEN)").await?,
     };

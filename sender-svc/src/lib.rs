@@ -8,6 +8,7 @@ mod command;
 mod config;
 mod engine;
 mod gauges;
+pub mod live;
 mod metrics;
 pub mod provider;
 mod rpc;
@@ -17,5 +18,6 @@ pub use command::{Cli, Command, serve};
 pub use config::{Config, WebhookArg};
 pub use server::{Listeners, run};
 
-/// What a sender's `/metrics` has: what it counts, and what it asks the database.
-pub const METRICS: [&[bongsu_ops::metric::Metric]; 2] = [&metrics::METRICS, &gauges::METRICS];
+/// What a sender's `/metrics` has: what it counts, what it asks the database, and what it and the bus count of the live channel.
+pub const METRICS: [&[bongsu_ops::metric::Metric]; 4] =
+    [&metrics::METRICS, &gauges::METRICS, &live::METRICS, &bongsu_live::METRICS];

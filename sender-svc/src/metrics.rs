@@ -143,6 +143,8 @@ pub const METRICS: [Metric; 26] = [
 /// Says what each metric means.
 pub fn describe() {
     metric::describe(&METRICS);
+    metric::describe(&crate::live::METRICS);
+    metric::describe(&bongsu_live::METRICS);
 }
 
 /// Counts the calls to one provider. Looked up once: by name, each call would cost more than all else here.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
+use bongsu_live::{Bus, Presence};
 use bongsu_ops::admin::Scraped;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
@@ -14,12 +16,16 @@ use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
 use bongsu_proto::v1::provider_service_server::{self, ProviderServiceServer};
 use bongsu_store::{CLIENT_ID, ProviderId, SenderId, Store};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::providers::Provider;
 use crate::config::{Checked, Config};
 use crate::engine::{self, line::Line};
 use crate::gauges::DatabaseGauges;
+use crate::live::Live;
+use crate::live::auth::{AuthLayer, Authenticator, ticket_router};
+use crate::live::page;
 use crate::rpc::{Deliveries, Providers, Watchers};
 use crate::{access, metrics};
 
@@ -41,6 +47,8 @@ pub struct Listeners {
     pub grpc: TcpListener,
     /// Probes and metrics.
     pub admin: TcpListener,
+    /// Users' own apps; none where there is no live channel.
+    pub live: Option<TcpListener>,
 }
 
 /// Works until `shutdown`, then drains: nothing new is started, what is in flight is finished and recorded, the rest is
@@ -89,7 +97,10 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let sender = SenderId::random();
     let tracer = Tracer::start(&config.telemetry.trace, "bongsu-sender")?;
     tracing::info!(%sender, providers = lines.len(), "sender starts");
-    let engine = engine::run(store.clone(), sender, limits, lines, tracer.clone(), stop.clone());
+    let presence = Presence::new(&config.live, store.clone());
+    let live = start_live(&config, &store, &presence, sender, listeners.live, &stop).await;
+    let live = live.context("live channel")?;
+    let engine = engine::run(store.clone(), presence, sender, limits, lines, tracer.clone(), stop.clone());
     let engine = tokio::spawn({
         let ends_the_server = stop.clone().drop_guard();
         async move {
@@ -100,6 +111,9 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     });
     let served = serve(&config, &store, &health, listeners.grpc, &stop).await;
     stop.cancel();
+    if let Some(live) = live {
+        live.await.context("live channel")?;
+    }
     engine.await.context("engine")?.context("engine")?;
     watch.abort();
     tracer.finish().await;
@@ -141,6 +155,34 @@ async fn agree_on_rate(store: &Store, id: ProviderId, name: &str, rate: Option<u
         );
     }
     Ok(())
+}
+
+/// Serves the live channel, where there is one, until `shutdown`.
+async fn start_live(
+    config: &Config,
+    store: &Store,
+    presence: &Presence,
+    sender: SenderId,
+    listener: Option<TcpListener>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let Some(listener) = listener else { return Ok(None) };
+    let authenticator = Authenticator::start(&config.channel, &store.ticket_key().await?)?;
+    let live = Live {
+        store: store.clone(),
+        presence: presence.clone(),
+        bus: Bus::start(&config.live, store.clone(), shutdown.clone()),
+        sender,
+        settings: (&config.channel).into(),
+        tls: config.access.tls_for_browsers()?,
+    };
+    tracing::info!(address = %listener.local_addr()?, "live channel listens");
+    let page = config.channel.page.then(page::router).unwrap_or_default();
+    let protect = |router: Router| {
+        let protected = router.merge(ticket_router(Arc::clone(&authenticator)));
+        protected.layer(AuthLayer::new(authenticator)).merge(page)
+    };
+    Ok(Some(tokio::spawn(live.serve(listener, protect, shutdown.clone()))))
 }
 
 /// Serves gRPC until `shutdown`.

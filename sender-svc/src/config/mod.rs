@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bongsu_live::LiveArgs;
 use bongsu_ops::access::AccessArgs;
 use bongsu_ops::database_url::DatabaseUrl;
 use bongsu_ops::telemetry::{LogFormat, TelemetryArgs};
@@ -23,6 +24,7 @@ use crate::engine::doubt::MassInvalidation;
 use crate::engine::judge::RetrySchedule;
 use crate::engine::slow_tier::SlowTier;
 use crate::engine::{LEASE_MARGIN, Limits};
+use crate::live::LiveConfig;
 use crate::provider::webhook::{Endpoint, Settings};
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7080);
@@ -136,7 +138,13 @@ pub struct Config {
     pub database_metrics: bool,
 
     #[command(flatten)]
+    pub channel: LiveConfig,
+
+    #[command(flatten)]
     pub access: AccessArgs,
+
+    #[command(flatten)]
+    pub live: LiveArgs,
 
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
@@ -184,7 +192,9 @@ impl Config {
             slow_tier_rounds: 0,
             slow_tier_every_ms: DEFAULT_SLOW_TIER_EVERY_MS,
             drain_grace_s: 10,
+            channel: LiveConfig::default(),
             access: AccessArgs::default(),
+            live: LiveArgs::default(),
             database_metrics: true,
             telemetry: TelemetryArgs {
                 log_format: LogFormat::Text,
@@ -214,6 +224,13 @@ impl Config {
             ));
         }
         problems.extend(self.access.problems(self.listen, "--listen (BONGSU_SENDER_LISTEN)"));
+        problems.extend(self.channel.problems(
+            &self.access,
+            &[
+                ("--listen (BONGSU_SENDER_LISTEN)", self.listen),
+                ("--admin-listen (BONGSU_SENDER_ADMIN_LISTEN)", self.admin_listen),
+            ],
+        ));
         problems.extend(self.telemetry.trace.problem());
         match &self.database_url {
             Some(database_url) if problems.is_empty() => {

@@ -15,6 +15,7 @@ use super::capped::Capped;
 use super::flush::{Answered, Settled};
 use super::held::{HeldBatch, Job};
 use super::line::Line;
+use super::live::PresenceHealth;
 use crate::metrics;
 
 /// Between two looks at an empty queue: from the first, doubled up to the second while it stays empty.
@@ -40,6 +41,7 @@ pub(super) struct Claimer {
     pub(super) capped: Capped,
     /// Deliveries per batch in the last claims of a line.
     batch_size: HashMap<ProviderId, usize>,
+    pub(super) presence: PresenceHealth,
     /// Some of our leases may be unknown to us: an answer was lost.
     orphans: bool,
     looked_below: Instant,
@@ -55,6 +57,7 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
         calls,
         capped: Capped::default(),
         batch_size: HashMap::new(),
+        presence: PresenceHealth::default(),
         orphans: false,
         looked_below: Instant::now(),
         look_below_every: BELOW_FLOOR.0,
@@ -156,8 +159,9 @@ impl Claimer {
             works.extend(self.engine.holdings.learn_broadcasts(&self.lane.work(&unknown).await?));
         }
         let reading = Instant::now();
-        let due = self.lane.read(batches).await?;
+        let mut due = self.lane.read(batches).await?;
         metrics::read(reading.elapsed());
+        self.heed_acknowledgements(&works, batches, &mut due).await?;
         let taken = self.hold(batches, due, claim_sent + self.engine.limits.start_window());
         drop(works);
         Ok(taken)
@@ -270,6 +274,8 @@ impl Claimer {
                     continue;
                 }
                 Due::Skip => Verdict::Skipped,
+                Due::SeenLive => Verdict::SeenLive,
+                Due::AwaitAck(after) => Verdict::AwaitAck { after },
                 Due::Interrupted => {
                     Verdict::Unconfirmed { code: "interrupted".to_owned(), detail: String::new() }
                 }

@@ -27,6 +27,8 @@ pub struct BroadcastWork {
     pub at_most_once: bool,
     /// Its own rate, where it has one: no call of it begins without a slot of this.
     pub cap: Option<Pacer>,
+    /// How long connected users have to acknowledge before the push goes out, where it waits for that.
+    pub ack_timeout: Option<Duration>,
     /// The span that asked for it, where it is sampled.
     pub trace: Option<Traceparent>,
     message: Message,
@@ -46,6 +48,7 @@ impl BroadcastWork {
             origin: work.origin,
             at_most_once: work.at_most_once,
             cap: work.max_rate_per_second.map(Pacer::of_broadcast),
+            ack_timeout: work.ack_timeout,
             trace: work.trace_context.as_deref().and_then(Traceparent::of),
             message: work.message.clone(),
             priority: work.priority,

@@ -22,7 +22,7 @@ use crate::provider::{Adapter, Answer, Trouble};
 
 /// Beside the calls in flight, a line holds this much work at its present rate, so that an urgent broadcast does not wait
 /// behind a long local queue …
-const QUEUE_TIME: Duration = Duration::from_millis(100);
+const QUEUE_TIME: Duration = Duration::from_millis(50);
 /// … but never less than this, which is one full batch.
 const QUEUE_LEAST: usize = 500;
 /// With a rate limit, work for this long is claimed, when half of it is left, since it is known what will be called when …

@@ -22,6 +22,7 @@ pub mod held;
 mod hygiene;
 pub mod judge;
 pub mod line;
+mod live;
 mod mark;
 pub mod pace;
 mod probe;
@@ -37,6 +38,7 @@ mod traced;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_live::Presence;
 use bongsu_ops::trace::Tracer;
 use bongsu_store::{SenderId, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -87,6 +89,7 @@ struct Engine {
     unrecorded: Arc<Semaphore>,
     flush_lag: flush::Lag,
     tracer: Tracer,
+    presence: Presence,
     /// Something became free: look whether there is work to claim, if the last look found some.
     claim_now: Notify,
     /// There is something to take for sure: the work of a dead sender, a probe.
@@ -98,7 +101,14 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(store: Store, sender: SenderId, limits: Limits, lines: Vec<Arc<Line>>, tracer: Tracer) -> Self {
+    fn new(
+        store: Store,
+        presence: Presence,
+        sender: SenderId,
+        limits: Limits,
+        lines: Vec<Arc<Line>>,
+        tracer: Tracer,
+    ) -> Self {
         Self {
             store,
             sender,
@@ -107,6 +117,7 @@ impl Engine {
             lines,
             flush_lag: flush::Lag::new(),
             tracer,
+            presence,
             holdings: Holdings::new(),
             claim_now: Notify::new(),
             take_now: Notify::new(),
@@ -126,13 +137,14 @@ impl Engine {
 /// it. What it held is taken over like that of a killed one.
 pub async fn run(
     store: Store,
+    presence: Presence,
     sender: SenderId,
     limits: Limits,
     lines: Vec<Arc<Line>>,
     tracer: Tracer,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let engine = Arc::new(Engine::new(store, sender, limits, lines, tracer));
+    let engine = Arc::new(Engine::new(store, presence, sender, limits, lines, tracer));
     let (settled, to_flush) = mpsc::channel(FLUSH_CHANNEL);
     let (touched, to_complete) = mpsc::channel(FLUSH_CHANNEL);
     let stop_control = CancellationToken::new();

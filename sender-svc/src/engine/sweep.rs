@@ -69,6 +69,12 @@ pub(super) async fn run(engine: Arc<Engine>, mut touched: mpsc::Receiver<Broadca
 }
 
 async fn complete(engine: &Engine, ids: &[BroadcastId]) -> bongsu_store::Result<()> {
+    // The last acknowledgement may have come while what waits for it was being recorded: one of the two sees both.
+    let awaits = |id: &BroadcastId| engine.holdings.broadcast(*id).is_some_and(|w| w.ack_timeout.is_some());
+    let awaiting: Vec<_> = ids.iter().copied().filter(awaits).collect();
+    if !awaiting.is_empty() {
+        engine.store.wake_acknowledged(&awaiting).await?;
+    }
     for id in engine.store.complete_broadcasts(ids).await? {
         tracing::info!(broadcast_id = id.0, "broadcast completed");
     }

@@ -22,6 +22,7 @@ pub fn status(status: &Status, rate_per_second: f64, eta: Option<Duration>) -> v
         read_time: Some(to_timestamp(status.read_at)),
         paused: status.paused,
         schedule_time: status.scheduled_at.map(to_timestamp),
+        live: status.live.map(|live| v1::LiveCounts { events: live.events, acknowledged: live.acknowledged }),
     }
 }
 

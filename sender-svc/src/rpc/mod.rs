@@ -7,7 +7,7 @@ mod providers;
 mod purge;
 mod replay;
 mod senders;
-mod status;
+pub(crate) mod status;
 mod watch;
 
 use std::pin::Pin;

@@ -1,5 +1,7 @@
 //! The one place that builds a `tonic::Status` of this service.
 
+use std::time::Duration;
+
 use bongsu_ops::api::{self, Violations};
 use bongsu_store::{BroadcastId, DeviceId, StoreError};
 use tonic::{Code, Status};
@@ -99,4 +101,54 @@ pub fn from_store(error: &StoreError, doing: &str) -> Status {
             api::internal("sender-svc")
         }
     }
+}
+
+/// TOKEN_MISSING.
+pub fn token_missing() -> Status {
+    let message = "there is no token: give the user's in `authorization: Bearer TOKEN`";
+    api::refusal(Code::Unauthenticated, "TOKEN_MISSING", message, &[], |_| {})
+}
+
+/// MESSAGE_TOO_LARGE, of the live channel's HTTP.
+pub fn message_too_large(limit: usize) -> Status {
+    let message = format!("the request is too large: {limit} bytes are the most");
+    api::refusal(Code::ResourceExhausted, "MESSAGE_TOO_LARGE", message, &[], |_| {})
+}
+
+/// TOKEN_EXPIRED: in the course of a stream.
+pub fn token_expired() -> Status {
+    let message = "the token has expired: call again with a new one";
+    api::refusal(Code::Unauthenticated, "TOKEN_EXPIRED", message, &[], |_| {})
+}
+
+/// TOO_SLOW.
+pub fn too_slow() -> Status {
+    let message = "the stream was not read for too long: subscribe again with the last event_id";
+    api::refusal(Code::Aborted, "TOO_SLOW", message, &[], |_| {})
+}
+
+/// USER_CONNECTIONS_EXCEEDED.
+pub fn user_connections_exceeded(limit: usize) -> Status {
+    let message =
+        format!("this user has {limit} streams here already, as many as one may have: end one, or use it");
+    let metadata = [("limit", limit.to_string())];
+    api::refusal(Code::ResourceExhausted, "USER_CONNECTIONS_EXCEEDED", message, &metadata, |details| {
+        details.add_quota_failure_violation("connections of a user", format!("at most {limit} at a time"));
+    })
+}
+
+/// CONNECTIONS_EXCEEDED.
+pub fn connections_exceeded(limit: usize, retry: Duration) -> Status {
+    let message =
+        format!("this sender already has {limit} streams, its limit: ask again later, or another one");
+    api::refusal(Code::ResourceExhausted, "CONNECTIONS_EXCEEDED", message, &[], |details| {
+        details.set_retry_info(Some(retry));
+        details.add_quota_failure_violation("connections", format!("at most {limit} at a time"));
+    })
+}
+
+/// PATH_NOT_FOUND, of the live channel's HTTP.
+pub fn path_not_found() -> Status {
+    let message = "there is nothing at this path: docs/live.md says what there is";
+    api::refusal(Code::NotFound, "PATH_NOT_FOUND", message, &[], |_| {})
 }

@@ -1,6 +1,7 @@
 //! `ExplainDelivery`: why somebody did or did not get a broadcast.
 
 mod convert;
+mod live;
 mod missing;
 mod obstacle;
 #[cfg(test)]
@@ -129,11 +130,13 @@ fn overall(decided: &[Decided]) -> Decided {
 
 /// From the one a user is best off with; what may still be sent is better than what has ended, and what was to be sent than what
 /// never was.
-const BEST_FIRST: [DeliveryVerdict; 23] = [
+const BEST_FIRST: [DeliveryVerdict; 25] = [
+    DeliveryVerdict::SeenLive,
     DeliveryVerdict::Sent,
     DeliveryVerdict::SentByReplay,
     DeliveryVerdict::Sending,
     DeliveryVerdict::Unconfirmed,
+    DeliveryVerdict::AwaitingAck,
     DeliveryVerdict::Retrying,
     DeliveryVerdict::Waiting,
     DeliveryVerdict::ProviderHeld,

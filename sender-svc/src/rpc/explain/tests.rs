@@ -1,5 +1,7 @@
 //! Each verdict, and the sentence that goes with it.
 
+mod live;
+
 use bongsu_proto::v1::DeliveryVerdict;
 use bongsu_store::{
     AudienceKind, BroadcastId, BroadcastState, DeadReason, DeliveryState, Device, DeviceEvent,
@@ -31,6 +33,7 @@ fn broadcast() -> ExplainedBroadcast {
         audience: AudienceKind::Everyone,
         topics: vec![],
         replay_of: None,
+        live_first: false,
         fan_out_until: Some(DeviceId(1_000)),
         fan_out_page_at: Some(after(2)),
         dropped: false,
@@ -68,6 +71,7 @@ fn device() -> ExplainedDevice {
         replays: vec![],
         events: vec![],
         listed: None,
+        acknowledged_at: None,
         original_died: false,
         original_replayed_by: None,
     }

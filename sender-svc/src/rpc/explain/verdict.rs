@@ -6,6 +6,7 @@ use bongsu_store::{
     ExplainedDevice, LetterFacts, ProviderInfo,
 };
 
+use super::live;
 use super::obstacle::obstacle_at;
 use super::words::{at, call, failed, state_word};
 
@@ -37,7 +38,7 @@ impl Case<'_> {
     fn alive(&self, delivery: &ExplainedDelivery) -> Decided {
         let name = self.name();
         let settled = at(delivery.settled_at.unwrap_or(self.broadcast.read_at));
-        let calls = call(delivery.attempts);
+        let calls = call(live::calls(self, delivery.attempts, true));
         match delivery.state {
             DeliveryState::Sent => (
                 DeliveryVerdict::Sent,
@@ -52,7 +53,7 @@ impl Case<'_> {
             ),
             DeliveryState::Expired => {
                 let expired = at(self.broadcast.expires_at);
-                let rest = match (&delivery.last_code, delivery.attempts) {
+                let rest = match (&delivery.last_code, live::calls(self, delivery.attempts, false)) {
                     (_, 0) => "its turn for a first call had not come".to_owned(),
                     (Some(code), n) => format!("{} was the last, {}", call(n), failed(name, code, "")),
                     (None, n) => format!("{} was the last", call(n)),
@@ -68,6 +69,7 @@ impl Case<'_> {
                     "the broadcast was cancelled before {name} accepted it; this was settled at {settled}"
                 ),
             ),
+            DeliveryState::Skipped if live::was_seen(delivery) => live::seen(self.device),
             DeliveryState::Skipped => {
                 let moment = delivery.settled_at.unwrap_or(self.broadcast.read_at);
                 let why = obstacle_at(self.device, moment).map_or_else(
@@ -121,18 +123,21 @@ impl Case<'_> {
             let text = format!("{name} asked not to be called until {}: it waits", at(until));
             return (DeliveryVerdict::ProviderHeld, text);
         }
-        match (delivery.attempts, delivery.next_attempt_at) {
+        if live::waits(delivery) {
+            return live::waiting(self, delivery);
+        }
+        match (live::calls(self, delivery.attempts, false), delivery.next_attempt_at) {
             (0, _) => {
                 (DeliveryVerdict::Waiting, format!("it waits in the queue of {name} for its first call"))
             }
-            (attempts, next) => {
+            (calls, next) => {
                 let code = delivery.last_code.as_deref().unwrap_or("unknown");
-                let last = self.device.failures.last().filter(|f| f.attempt == attempts);
+                let last = self.device.failures.last().filter(|f| f.attempt == delivery.attempts);
                 let detail = last.map_or("", |failure| &failure.detail);
                 let when = last.map_or(String::new(), |failure| format!(" at {}", at(failure.at)));
                 let next = next.map_or(String::new(), |next| format!(" is due at {}", at(next)));
                 let text =
-                    format!("{}{when} on {}; the next one{next}", failed(name, code, detail), call(attempts));
+                    format!("{}{when} on {}; the next one{next}", failed(name, code, detail), call(calls));
                 (DeliveryVerdict::Retrying, text)
             }
         }
@@ -140,7 +145,8 @@ impl Case<'_> {
 
     /// It died, and so has a dead letter, which outlives it.
     fn dead(&self, letter: &LetterFacts) -> Decided {
-        let (name, call, died) = (self.name(), call(letter.attempts), at(letter.created_at));
+        let (name, died) = (self.name(), at(letter.created_at));
+        let call = call(live::calls(self, letter.attempts, true));
         let said = failed(name, &letter.code, &letter.detail);
         let (verdict, text) = match letter.reason {
             DeadReason::Unregistered => (
