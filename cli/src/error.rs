@@ -97,7 +97,13 @@ impl Failure {
             },
             Self::Rpc { status, url } => {
                 let because = tls_problem(&**status).map_or_else(|| innermost(&**status), str::to_owned);
-                format!("the call to {url} broke: {because}")
+                // What a server with TLS makes of a client without it.
+                let hint = if url.starts_with("http://") && because.ends_with("broken pipe") {
+                    "; if it speaks TLS, give its address with https://"
+                } else {
+                    ""
+                };
+                format!("the call to {url} broke: {because}{hint}")
             }
             Self::Unreachable { message } | Self::Refused { message } => message.clone(),
             Self::TimedOut { what, url, after } => format!(

@@ -29,6 +29,8 @@ mod docs;
 mod doctor;
 mod error;
 mod explain;
+mod inbox;
+pub mod live;
 mod migrate;
 mod output;
 mod pages;
@@ -97,7 +99,13 @@ enum Command {
     /// Tokens that say to the services who calls
     #[command(subcommand)]
     Token(token::Command),
+    /// The live channel: keys and tokens of users, and what a user's client gets
+    #[command(subcommand)]
+    Live(live::Command),
     Migrate(migrate::Args),
+    /// Inboxes of the live channel: begin a new epoch
+    #[command(subcommand)]
+    Inbox(inbox::Command),
     Doctor(doctor::Args),
     Retention(retention::Args),
     Chaos(chaos::Args),
@@ -160,7 +168,9 @@ async fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Providers(command) => providers::run(command, context).await,
         Command::DeadLetters(command) => dead_letters::run(command, context).await,
         Command::Token(command) => token::run(&command, context),
+        Command::Live(command) => live::run(command, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
+        Command::Inbox(command) => inbox::run(command, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Retention(args) => retention::run(args, context).await,
         Command::Chaos(args) => chaos::run(args, context).await,

@@ -2,8 +2,8 @@
 
 use anyhow::Context as _;
 use bongsu_store::{
-    DEFAULT_HISTORY_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS, Partition,
-    PartitionState, Purged, RetentionTurn, Step, Store,
+    DEFAULT_HISTORY_DAYS, DEFAULT_INBOX_DAYS, DEFAULT_RETENTION_DAYS, MOST_HISTORY_DAYS, MOST_RETENTION_DAYS,
+    Partition, PartitionState, Purged, RetentionTurn, Step, Store,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +39,11 @@ pub struct Args {
     #[arg(long, env = "BONGSU_HISTORY_DAYS", value_name = "DAYS", default_value_t = DEFAULT_HISTORY_DAYS,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_HISTORY_DAYS)))]
     history_days: u32,
+
+    /// Days for which notifications stay in the inboxes of users; 0: as long as broadcasts are kept, which is also the most
+    #[arg(long, env = "BONGSU_INBOX_DAYS", value_name = "DAYS", default_value_t = DEFAULT_INBOX_DAYS,
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_HISTORY_DAYS)))]
+    inbox_days: u32,
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -136,6 +141,7 @@ async fn apply(store: &Store, args: &Args, output: Output) -> Result<(), Failure
         .into());
     };
     drop_partitions(&mut turn, args.days, output).await?;
+    let inbox = purge_inbox(&mut turn, args).await.context("inboxes could not be emptied")?;
     let purged = purge(&mut turn, args).await.context("old rows could not be deleted")?;
     let analyzed = turn.analyze().await.context("the statistics could not be made")?;
     turn.end().await.context("the database")?;
@@ -148,19 +154,20 @@ async fn apply(store: &Store, args: &Args, output: Output) -> Result<(), Failure
     let Purged { audiences, dead_letters, broadcasts, failures, device_events, .. } = purged;
     let done = json!({
         "deleted": { "audiences": audiences, "dead_letters": dead_letters, "broadcasts": broadcasts,
-                     "failures": failures, "device_events": device_events },
+                     "failures": failures, "device_events": device_events, "inbox": inbox },
         "analyzed": analyzed,
     });
     output.either(&done, || {
         let count = |rows: u64| number(i64::try_from(rows).unwrap_or(i64::MAX));
         format!(
             "deleted of older days: {} rows of audiences, {} dead letters, {} broadcasts, {} failed attempts, \
-             {} events of devices\n",
+             {} events of devices, {} notifications in inboxes\n",
             count(audiences),
             count(dead_letters),
             count(broadcasts),
             count(failures),
-            count(device_events)
+            count(device_events),
+            count(inbox)
         )
     })
 }
@@ -202,6 +209,17 @@ async fn purge(turn: &mut RetentionTurn, args: &Args) -> bongsu_store::Result<Pu
         all.failures += purged.failures;
         all.device_events += purged.device_events;
         if !purged.more {
+            return Ok(all);
+        }
+    }
+}
+
+async fn purge_inbox(turn: &mut RetentionTurn, args: &Args) -> bongsu_store::Result<u64> {
+    let mut all = 0;
+    loop {
+        let (rows, more) = turn.purge_inbox(args.inbox_days, args.history_days).await?;
+        all += rows;
+        if !more {
             return Ok(all);
         }
     }

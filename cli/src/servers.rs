@@ -80,6 +80,12 @@ impl Servers {
         self.connect(&address, &profile, "start sender-svc, or give --sender / BONGSU_SENDER").await
     }
 
+    /// The CA of the services' certificates, where one was given.
+    pub fn ca_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let ca = self.ca.clone().or(self.profile()?.ca);
+        ca.map(|path| read(&path, "--ca")).transpose()
+    }
+
     async fn connect(&self, address: &Address, profile: &Profile, advice: &str) -> Result<Client, Failure> {
         let proof = self.proof(profile)?;
         Client::connect_with(address, &proof, self.timeout, advice).await

@@ -123,11 +123,19 @@ async fn run_sender(config: sender_svc::Config, child: ChildArgs) -> anyhow::Res
     telemetry::init(&config.telemetry, "sender-svc")?;
     telemetry::install_crypto();
     let shutdown = shutdown::on_signals();
+    let live = match config.channel.listen {
+        Some(address) => Some(grpc::bind(address, "--live-listen (BONGSU_LIVE_LISTEN)").await?),
+        None => None,
+    };
     let listeners = sender_svc::Listeners {
+        live,
         grpc: grpc::bind(config.listen, "--listen (BONGSU_SENDER_LISTEN)").await?,
         admin: grpc::bind(config.admin_listen, "--admin-listen (BONGSU_SENDER_ADMIN_LISTEN)").await?,
     };
-    child.begin(&[("grpc", &listeners.grpc), ("admin", &listeners.admin)])?;
+    let live = listeners.live.as_ref().map(|live| ("live", live));
+    let announced: Vec<_> =
+        [("grpc", &listeners.grpc), ("admin", &listeners.admin)].into_iter().chain(live).collect();
+    child.begin(&announced)?;
     sender_svc::run(config, listeners, shutdown).await.context("sender-svc stopped")
 }
 

@@ -1,7 +1,7 @@
 //! Enums of the API as short words: `BROADCAST_STATE_FANNING_OUT` is `fanning_out`, in arguments, tables and JSON.
 
 use bongsu_proto::v1;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 /// An id of the API, as an argument.
 pub fn parse_id(text: &str) -> Result<i64, String> {
@@ -34,6 +34,7 @@ words! {
     BroadcastState "BROADCAST_STATE_",
     Priority "PRIORITY_",
     Guarantee "GUARANTEE_",
+    Routing "ROUTING_",
     DeliveryState "DELIVERY_STATE_",
     DeadReason "DEAD_REASON_",
     RetireReason "RETIRE_REASON_",
@@ -55,13 +56,19 @@ pub fn word<W: Word>(value: i32) -> String {
     }
 }
 
-/// A parser for clap, which then also lists the words in help and completions.
+/// A parser for clap, which then also lists the words in help and completions. Takes dashes for underscores.
 pub fn parser<W: Word>() -> impl TypedValueParser<Value = W> {
     // Values of our enums count up from 1 without gaps; 0 is "unspecified".
     let all = || (1..).map_while(|value| W::try_from(value).ok());
     // clap keeps words for ever anyway; without its feature `string` it wants them to be static.
-    PossibleValuesParser::new(all().map(|value| &*short(value).leak())).try_map(move |text| {
-        all().find(|value| short(*value) == text).ok_or("no such word") // clap has checked already
+    let possible = |word: String| {
+        let dashed = word.replace('_', "-");
+        let value = PossibleValue::new(&*word.leak());
+        if dashed.contains('-') { value.alias(&*dashed.leak()) } else { value }
+    };
+    PossibleValuesParser::new(all().map(short).map(possible)).try_map(move |text| {
+        let word = text.replace('-', "_");
+        all().find(|value| short(*value) == word).ok_or("no such word") // clap has checked already
     })
 }
 

@@ -130,3 +130,8 @@ pub fn request(audience: Kind) -> v1::CreateBroadcastRequest {
         ..Default::default()
     }
 }
+
+/// The same to inboxes and live streams alone.
+pub fn live_request(audience: Kind) -> v1::CreateBroadcastRequest {
+    v1::CreateBroadcastRequest { routing: v1::Routing::Live.into(), ..request(audience) }
+}

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context as _;
+use bongsu_proto::v1;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::audience::{SPREAD, one_user};
+use super::audience::SPREAD;
 use super::everyone::unix_ms;
 use super::quantile::quantile;
 use super::report::Figures;
-use super::world::create;
+use super::world::Accepted;
 use crate::client::Client;
 
 /// How much is asked for.
@@ -26,6 +28,8 @@ pub struct Callers {
     /// Users are drawn from so many.
     pub users: u64,
     pub seed: u64,
+    /// What is asked for a user.
+    pub request: fn(u64) -> v1::CreateBroadcastRequest,
 }
 
 /// A call that was answered.
@@ -74,10 +78,19 @@ impl Callers {
             }
             let user = (n ^ self.seed).wrapping_mul(SPREAD) % self.users;
             let sent_at = SystemTime::now();
-            let accepted = create(&client, one_user(user)).await?;
+            let accepted = create(&client, (self.request)(user)).await?;
             calls.push(Call { broadcast: accepted.id, sent_at, took: accepted.took });
         }
     }
+}
+
+/// Creates a broadcast.
+pub async fn create(intake: &Client, request: v1::CreateBroadcastRequest) -> anyhow::Result<Accepted> {
+    let began = Instant::now();
+    let answer = intake.broadcasts().create_broadcast(request).await.context("CreateBroadcast")?;
+    let (took, at) = (began.elapsed(), SystemTime::now());
+    let broadcast = answer.into_inner().broadcast.context("the answer has no broadcast")?;
+    Ok(Accepted { id: broadcast.id, took, at })
 }
 
 impl Calls {
@@ -118,7 +131,7 @@ impl Calls {
     }
 }
 
-fn put_quantiles(figures: &mut Figures, name: &str, label: &str, values: &mut [f64]) {
+pub fn put_quantiles(figures: &mut Figures, name: &str, label: &str, values: &mut [f64]) {
     for (share, word, told) in [(0.5, "p50", "median"), (0.99, "p99", "99 %"), (1.0, "max", "longest")] {
         figures.put(format!("{name}_{word}_ms"), format!("{label}, ms: {told}"), quantile(values, share));
     }

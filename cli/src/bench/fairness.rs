@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::audience;
+use super::audience::{self, one_user, request};
 use super::callers::{Callers, Calls};
 use super::everyone::{self, Ended};
 use super::measure::measure;
@@ -65,6 +65,7 @@ async fn fairness(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
         length: Duration::from_secs(args.seconds),
         users: devices,
         seed: world.conditions.seed,
+        request: |user| request(one_user(user)),
     };
     let measured = measure(world, async |world| {
         let clients = world.connections().await?;

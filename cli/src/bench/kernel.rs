@@ -55,7 +55,14 @@ pub fn own_cpu_seconds() -> anyhow::Result<f64> {
 pub fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))?;
-    parse_peak(&status).with_context(|| format!("{path} has no VmHWM"))
+    parse_bytes(&status, "VmHWM:").with_context(|| format!("{path} has no VmHWM"))
+}
+
+/// The memory that a process has in use now, in bytes, counted in the same way.
+pub fn memory_bytes(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))?;
+    parse_bytes(&status, "VmRSS:").with_context(|| format!("{path} has no VmRSS"))
 }
 
 fn ticks(pid: u32) -> Option<Ticks> {
@@ -79,8 +86,8 @@ fn parse_stat(text: &str) -> Option<Ticks> {
     Some(Ticks { own: utime + stime, ended_children: cutime + cstime })
 }
 
-fn parse_peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn parse_bytes(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1_024)
 }
@@ -107,11 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_read_in_bytes() {
-        assert_eq!(
-            parse_peak("Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t  2048 kB\nVmRSS:\t 1 kB\n"),
-            Some(2_097_152)
-        );
-        assert_eq!(parse_peak("Name:\tx\n"), None);
+    fn memory_is_read_in_bytes() {
+        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t  2048 kB\nVmRSS:\t 1 kB\n";
+        assert_eq!(parse_bytes(status, "VmHWM:"), Some(2_097_152));
+        assert_eq!(parse_bytes(status, "VmRSS:"), Some(1_024));
+        assert_eq!(parse_bytes("Name:\tx\n", "VmHWM:"), None);
     }
 }

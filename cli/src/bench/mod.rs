@@ -1,7 +1,8 @@
 //! `bongsu bench`: real processes on this machine, measured.
 //!
 //! * a scenario is a module with its arguments and a `run`: [`sustained`], [`burst`], [`snapshot`], [`history`], [`small`],
-//!   [`providers`], [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`], [`control`]
+//!   [`providers`], [`fairness`], [`equal`], [`retries`], [`outage`], [`fan_out`], [`watchers`], [`senders`], [`retention`],
+//!   [`control`], [`live`]
 //! * [`world`] is the processes, [`audience`] the devices, [`options`] what all scenarios are told
 //! * [`everyone`] sends to all devices, [`callers`] to one each; [`bare`] runs [`bare_loop`], the client alone, to compare with
 //! * [`measure`] measures a run, [`observe`] looks at it, [`kernel`] at processes, [`provider`] at the simulator; [`steady`] and [`quantile`] compute
@@ -19,6 +20,7 @@ mod fairness;
 mod fan_out;
 mod history;
 mod kernel;
+mod live;
 mod measure;
 mod observe;
 mod options;
@@ -73,6 +75,7 @@ enum Scenario {
     Senders(senders::Args),
     Retention(retention::Args),
     Control(control::Args),
+    Live(live::Args),
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -107,6 +110,7 @@ impl Scenario {
             Self::Senders(args) => &args.large.options,
             Self::Retention(args) => &args.options,
             Self::Control(args) => &args.large.options,
+            Self::Live(args) => &args.options,
         }
     }
 
@@ -127,6 +131,7 @@ impl Scenario {
             Self::Senders(args) => senders::run(args, output).await,
             Self::Retention(args) => retention::run(args, output).await,
             Self::Control(args) => control::run(args, output).await,
+            Self::Live(args) => live::run(args, output).await,
         }
     }
 }

@@ -92,6 +92,9 @@ pub struct Conditions {
     pub repeat: u32,
     pub reqwest: bool,
     pub kind: ProviderKind,
+    /// Whether senders keep live connections.
+    #[serde(skip)]
+    pub live: bool,
     pub seed: u64,
 }
 
@@ -114,6 +117,7 @@ impl Options {
             repeat: self.repeat,
             reqwest: self.reqwest,
             kind: ProviderKind::Webhook,
+            live: false,
             seed: self.seed,
         })
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::ensure;
 use bongsu_store::Store;
 
+use super::audience::{one_user, request};
 use super::callers::{Callers, Calls};
 use super::everyone::unix_ms;
 use super::measure::measure;
@@ -77,6 +78,7 @@ async fn small(world: &mut World, args: &Args) -> anyhow::Result<Figures> {
         length: Duration::from_secs(args.seconds),
         users: args.devices,
         seed: world.conditions.seed,
+        request: |user| request(one_user(user)),
     };
     let measured = measure(world, async |world| {
         let clients = world.connections().await?;

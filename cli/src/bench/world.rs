@@ -11,6 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::audience::{self, Tokens};
+use super::callers::create;
 use super::kernel::Watched;
 use super::options::Conditions;
 use super::provider::Provider;
@@ -88,6 +89,7 @@ impl World {
         options.provider_sim_args = conditions.provider_args();
         options.reqwest = conditions.reqwest;
         options.kind = conditions.kind;
+        options.live = conditions.live;
         // Histories are as long as a scenario wants them.
         options.intake_args = vec!["--retention-days".to_owned(), "0".to_owned()];
         let stack = Stack::start(options).await?;
@@ -161,7 +163,12 @@ impl World {
 
     /// Creates a broadcast.
     pub async fn create(&self, audience: Kind) -> anyhow::Result<Accepted> {
-        create(&self.intake, audience).await
+        self.create_as(audience::request(audience)).await
+    }
+
+    /// The same, otherwise than usual.
+    pub async fn create_as(&self, request: v1::CreateBroadcastRequest) -> anyhow::Result<Accepted> {
+        create(&self.intake, request).await
     }
 
     /// Waits until a broadcast has ended.
@@ -214,6 +221,11 @@ impl World {
             }
             tokio::time::sleep(LOOK_FOR_OPEN).await;
         }
+    }
+
+    /// A token of this user for the live channel.
+    pub fn live_token(&self, user: &str) -> String {
+        self.stack.live_token(user)
     }
 
     /// Where the simulator takes pushes, as senders write it.
@@ -282,14 +294,4 @@ async fn connect_each(urls: &[String]) -> anyhow::Result<Vec<Client>> {
 async fn connect(url: &str) -> anyhow::Result<Client> {
     let address: Address = url.parse().map_err(anyhow::Error::msg)?;
     Ok(Client::connect(&address, CALL_TIMEOUT, "it is a process of this run").await?)
-}
-
-/// Creates a broadcast, for callers on connections of their own.
-pub async fn create(intake: &Client, audience: Kind) -> anyhow::Result<Accepted> {
-    let request = audience::request(audience);
-    let began = Instant::now();
-    let answer = intake.broadcasts().create_broadcast(request).await.context("CreateBroadcast")?;
-    let (took, at) = (began.elapsed(), SystemTime::now());
-    let broadcast = answer.into_inner().broadcast.context("the answer has no broadcast")?;
-    Ok(Accepted { id: broadcast.id, took, at })
 }

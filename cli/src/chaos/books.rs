@@ -35,7 +35,7 @@ impl Books<'_> {
         let mut mistakes = self.sums();
         let findings = store.broken_invariants().await.context("examining the database")?;
         mistakes.extend(findings.into_iter().map(|f| format!("{}: {} {}", f.check, f.subject, f.detail)));
-        mistakes.extend(self.sent_without_acceptance(store, records).await?);
+        mistakes.extend(sent_without_acceptance(self.id, store, records).await?);
         Ok(mistakes)
     }
 
@@ -81,30 +81,28 @@ impl Books<'_> {
         );
         mistakes
     }
+}
 
-    /// Each that we call sent, the provider must have accepted.
-    async fn sent_without_acceptance(
-        &self,
-        store: &Store,
-        records: &[DeliveryRecord],
-    ) -> anyhow::Result<Option<String>> {
-        let accepted: HashSet<&str> =
-            records.iter().filter(|r| r.accepted > 0).map(|r| r.key.as_str()).collect();
-        let mut filter = DeliveryFilter {
-            broadcast: BroadcastId(self.id),
-            states: vec![DeliveryState::Sent],
-            provider: None,
-            after: None,
-            limit: PAGE,
-        };
-        let mut missing = 0;
-        loop {
-            let page = store.list_deliveries(&filter).await.context("listing deliveries")?;
-            missing +=
-                page.iter().filter(|d| !accepted.contains(&*format!("{}-{}", self.id, d.device))).count();
-            let Some(last) = page.last() else { break };
-            filter.after = Some((last.provider_id, last.device));
-        }
-        Ok((missing > 0).then(|| format!("{missing} are called sent, and the provider never accepted them")))
+/// Each that we call sent, the provider must have accepted.
+pub async fn sent_without_acceptance(
+    broadcast: i64,
+    store: &Store,
+    records: &[DeliveryRecord],
+) -> anyhow::Result<Option<String>> {
+    let accepted: HashSet<&str> = records.iter().filter(|r| r.accepted > 0).map(|r| r.key.as_str()).collect();
+    let mut filter = DeliveryFilter {
+        broadcast: BroadcastId(broadcast),
+        states: vec![DeliveryState::Sent],
+        provider: None,
+        after: None,
+        limit: PAGE,
+    };
+    let mut missing = 0;
+    loop {
+        let page = store.list_deliveries(&filter).await.context("listing deliveries")?;
+        missing += page.iter().filter(|d| !accepted.contains(&*format!("{broadcast}-{}", d.device))).count();
+        let Some(last) = page.last() else { break };
+        filter.after = Some((last.provider_id, last.device));
     }
+    Ok((missing > 0).then(|| format!("{missing} are called sent, and the provider never accepted them")))
 }

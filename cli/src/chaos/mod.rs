@@ -2,8 +2,10 @@
 //!
 //! * [`plan`] draws what happens from a seed, [`trial`] plays it, [`books`] is what must hold
 //! * [`world`] is the processes; [`migration`] kills a migration in its middle
+//! * [`live`] are other trials, of the live channel
 
 mod books;
+pub mod live;
 mod migration;
 mod plan;
 mod trial;
@@ -21,7 +23,7 @@ use crate::error::Failure;
 use crate::words;
 use plan::{Plan, Scale};
 use trial::{Devices, Outcome};
-use world::World;
+use world::{Setup, World};
 
 /// Devices that always fail: so few that they alone do not look like an outage.
 const BAD_DEVICES: u32 = 4;
@@ -49,12 +51,15 @@ pub struct Args {
     pub devices: u32,
 
     /// Whether broadcasts are sent at least once, or at most once: then there must be no duplicate at all
-    #[arg(long, default_value = "at_least_once", value_parser = words::parser::<v1::Guarantee>())]
+    #[arg(long, default_value = "at_least_once", conflicts_with = "live", value_parser = words::parser::<v1::Guarantee>())]
     pub guarantee: v1::Guarantee,
 
     /// With the product's own lease, time-out and retry schedule, instead of about a tenth of them
     #[arg(long)]
     pub full_scale: bool,
+
+    #[command(flatten)]
+    pub live: live::LiveArgs,
 
     /// The executable that is to be every process [default: this one]
     #[arg(long, hide = true)]
@@ -91,10 +96,16 @@ pub struct Broken {
 pub(crate) async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let shutdown = shutdown::on_signals();
-    let played = shutdown.run_until_cancelled(trials(args, |text| output.note(text))).await;
-    let Some(report) = played else { return Err(anyhow::anyhow!("stopped before the end").into()) };
-    let report = report?;
-    output.either(&report, || report.text())
+    let told = |text: &str| output.note(text);
+    let played = shutdown.run_until_cancelled(async {
+        if args.live.live {
+            let report = live::trials(args, told).await?;
+            return output.either(&report, || report.text());
+        }
+        let report = trials(args, told).await?;
+        output.either(&report, || report.text())
+    });
+    played.await.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the end").into()))
 }
 
 /// Runs the trials; `note` is told of each.
@@ -107,7 +118,8 @@ pub async fn trials(args: Args, note: impl Fn(&str)) -> anyhow::Result<Report> {
     let at_most_once = args.guarantee == v1::Guarantee::AtMostOnce;
     let devices = Devices { good: args.devices, bad: BAD_DEVICES };
     note(&format!("starting; the first seed is {seed}"));
-    let mut world = World::start(&executable, logs.path(), scale).await?;
+    let setup = Setup { executable: &executable, logs: logs.path(), scale, live: false, redis: false };
+    let mut world = World::start(setup).await?;
     world.import(devices.good, devices.bad).await?;
     let mut report = Report { first_seed: seed, ..Report::default() };
     for n in 0..args.trials {

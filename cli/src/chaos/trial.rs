@@ -46,10 +46,10 @@ pub struct Outcome {
 
 /// Where services are, as their clients would look them up.
 #[derive(Debug, Clone, Default)]
-struct Directory(Arc<Mutex<(String, Vec<String>)>>);
+pub struct Directory(Arc<Mutex<(String, Vec<String>)>>);
 
 impl Directory {
-    fn note(&self, world: &World) {
+    pub fn note(&self, world: &World) {
         let senders = world.senders.iter().map(|s| s.process.url()).collect();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (world.stack.intake.url(), senders);
     }
@@ -261,7 +261,7 @@ async fn pause(
 }
 
 /// As a careful caller does: with the same key until there is an answer.
-async fn create(directory: &Directory, request: &v1::CreateBroadcastRequest) -> i64 {
+pub async fn create(directory: &Directory, request: &v1::CreateBroadcastRequest) -> i64 {
     loop {
         let answer = async {
             let intake = connect(&directory.intake()).await?;
@@ -276,7 +276,7 @@ async fn create(directory: &Directory, request: &v1::CreateBroadcastRequest) -> 
     }
 }
 
-async fn get(directory: &Directory, id: i64) -> anyhow::Result<v1::Broadcast> {
+pub async fn get(directory: &Directory, id: i64) -> anyhow::Result<v1::Broadcast> {
     let intake = connect(&directory.intake()).await?;
     let request = v1::GetBroadcastRequest { broadcast_id: id };
     let answer = intake.call("get", intake.broadcasts().get_broadcast(request)).await?;

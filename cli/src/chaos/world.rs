@@ -10,8 +10,10 @@ use provider_sim::{DeliveryRecord, Stats};
 use rustix::process::Signal;
 use serde_json::json;
 
+use super::live::redis::Redis;
 use super::plan::{Plan, Scale};
 use crate::client::{Address, Client};
+use crate::live::live_url;
 use crate::stack::{Options, PROVIDER, Process, SenderOptions, Stack};
 
 /// How many senders are alive between trials.
@@ -24,6 +26,8 @@ const IMPORT_MESSAGE: usize = 2_000;
 /// Topics: devices that the provider accepts, and all of them.
 pub const GOOD: &str = "good";
 pub const ALL: &str = "all";
+/// Clients leave a sender that is silent for three of these.
+const HEARTBEAT_S: u32 = 1;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,6 +38,21 @@ pub struct World {
     pub store: Store,
     http: reqwest::Client,
     scale: Scale,
+    live: bool,
+    /// Where it tells who is connected.
+    pub redis: Option<Redis>,
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    pub executable: &'a Path,
+    pub logs: &'a Path,
+    pub scale: Scale,
+    /// Whether senders keep live connections.
+    pub live: bool,
+    /// Whether a Redis tells who has one.
+    pub redis: bool,
 }
 
 /// A sender process, and who it is in the database.
@@ -44,16 +63,20 @@ pub struct Sender {
 }
 
 impl World {
-    pub async fn start(executable: &Path, logs: &Path, scale: Scale) -> anyhow::Result<Self> {
+    pub async fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
+        let Setup { executable, logs, scale, live, redis } = setup;
         let mut options = Options::new()?;
         options.executable = executable.to_owned();
         options.fsync = false; // what is killed here is not the machine
         options.logs = Some(logs.to_owned());
         options.log_filter = "info".to_owned();
+        options.live = live;
+        let redis = if redis { Some(Redis::start().await?) } else { None };
+        options.intake_args.extend(redis.iter().flat_map(Redis::args));
         let stack = Stack::start(options).await?;
         let store = Store::new(stack.database_url(), 4, "bongsu chaos")?;
         let http = reqwest::Client::builder().no_proxy().build().context("building the HTTP client")?;
-        let mut world = Self { stack, senders: Vec::new(), store, http, scale };
+        let mut world = Self { stack, senders: Vec::new(), store, http, scale, live, redis };
         world.fill_up().await?;
         Ok(world)
     }
@@ -77,7 +100,12 @@ impl World {
             ("--call-timeout-ms", millis(self.scale.call_timeout)),
             ("--retry-initial-ms", millis(self.scale.retry_initial)),
         ];
-        let args = args.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        let mut args: Vec<String> =
+            args.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        if self.live {
+            args.extend(["--live-heartbeat-s".to_owned(), HEARTBEAT_S.to_string()]);
+            args.extend(self.redis.iter().flat_map(Redis::args));
+        }
         let process = self.stack.spawn_sender(SenderOptions { args, ..SenderOptions::default() }).await?;
         // Only one is started at a time, so the one that is new is this one.
         let deadline = Instant::now() + CALL_TIMEOUT;
@@ -120,16 +148,31 @@ impl World {
 
     /// Sets the provider up for a trial, its counts at zero.
     pub async fn prepare_provider(&self, plan: &Plan) -> anyhow::Result<()> {
-        let latency = plan.latency.as_millis() as u64;
+        self.behave(plan.latency, plan.transient, plan.seed, plan.dedupe).await
+    }
+
+    /// The same, by what it is to do.
+    pub async fn behave(
+        &self,
+        latency: Duration,
+        transient: f64,
+        seed: u64,
+        dedupe: bool,
+    ) -> anyhow::Result<()> {
+        let latency = latency.as_millis() as u64;
         let behaviour = json!({
-            "latency_ms": latency, "jitter_ms": latency / 2, "transient": plan.transient, "dedupe": plan.dedupe,
-            "seed": plan.seed,
+            "latency_ms": latency, "jitter_ms": latency / 2, "transient": transient, "dedupe": dedupe, "seed": seed,
         });
         let url = self.stack.provider_sim.url();
         let answer = self.http.patch(format!("{url}/behaviour")).json(&behaviour).send().await?;
         answer.error_for_status().context("provider-sim")?;
         self.http.post(format!("{url}/reset")).send().await?.error_for_status().context("provider-sim")?;
         Ok(())
+    }
+
+    /// Where clients of users connect.
+    pub fn live_urls(&self) -> anyhow::Result<Vec<String>> {
+        self.senders.iter().map(|sender| live_url(&sender.process)).collect()
     }
 
     pub fn provider(&self) -> Provider {

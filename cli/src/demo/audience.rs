@@ -35,9 +35,15 @@ pub async fn import(args: &Args, intake: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The user of the nth device.
+pub fn user(n: u32) -> String {
+    format!("user-{n}")
+}
+
 /// Bad ones are spread over the whole audience.
 fn device(args: &Args, n: u32) -> v1::DeviceRegistration {
-    let bad = args.expired + args.failing;
+    // With the live channel, who got it how is the question, and bad devices would be another one.
+    let bad = if args.live.live { 0 } else { args.expired + args.failing };
     let every = args.devices.checked_div(bad).unwrap_or(u32::MAX).max(1);
     let kind = match (n.is_multiple_of(every), n / every) {
         (true, nth) if nth < args.expired => "expired",
@@ -45,7 +51,7 @@ fn device(args: &Args, n: u32) -> v1::DeviceRegistration {
         _ => "device",
     };
     v1::DeviceRegistration {
-        user_id: format!("user-{n}"),
+        user_id: user(n),
         provider: PROVIDER.to_owned(),
         token: format!("{kind}-{n}"),
         ..Default::default()

@@ -3,10 +3,12 @@
 //! * [`play`] plays it and measures, [`killing`] is its crash
 //! * [`facts`] is what was measured and what must hold, [`story`] tells it to people
 //! * [`audience`] makes the devices, [`sim`] asks the simulator
+//! * [`live`] is another one: `--live`
 
 mod audience;
 mod facts;
 mod killing;
+mod live;
 mod play;
 mod sim;
 mod story;
@@ -43,24 +45,24 @@ pub struct Args {
     transient: f64,
 
     /// Devices whose token is gone: the provider answers 410
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, conflicts_with = "live", default_value_t = 100, value_name = "N")]
     expired: u32,
 
     /// Devices for which the provider always answers 503
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, conflicts_with = "live", default_value_t = 100, value_name = "N")]
     failing: u32,
 
     /// Kill a sender with SIGKILL once the provider has accepted so many; 0 kills none [default: 3000, or a third of what
     /// the provider will accept]
-    #[arg(long, value_name = "N")]
+    #[arg(long, conflicts_with = "live", value_name = "N")]
     kill_after: Option<u32>,
 
     /// Start the killed sender again after so many seconds; only where it is the only one
-    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    #[arg(long, conflicts_with = "live", default_value_t = 5.0, value_name = "SECONDS")]
     restart_after_s: f64,
 
     /// Senders; with two or more, a survivor takes over the work of the one that is killed
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, conflicts_with = "live", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     senders: u8,
 
     /// Calls under way to the provider at most, per sender
@@ -78,6 +80,9 @@ pub struct Args {
     /// A database to use instead of a private PostgreSQL; devices and broadcasts are added to it
     #[arg(long, env = "BONGSU_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
+
+    #[command(flatten)]
+    live: live::LiveArgs,
 }
 
 pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
@@ -85,16 +90,24 @@ pub async fn run(args: Args, context: &Context) -> Result<(), Failure> {
     telemetry::install_crypto();
     let shutdown = shutdown::on_signals();
     // Dropping what is under way kills it.
-    let Some(played) = shutdown.run_until_cancelled(play::play(&args, context)).await else {
+    let Some(shown) = shutdown.run_until_cancelled(show(&args, context)).await else {
         return Err(anyhow::anyhow!("stopped before the end").into());
     };
-    let facts = played?;
-    context.output.either(&facts, || story::tell(&args, &facts))?;
-    let broken = facts.broken_promises(&args);
+    let broken = shown?;
     if broken.is_empty() {
         return Ok(());
     }
     Err(anyhow::anyhow!("promises were not kept:\n  {}", broken.join("\n  ")).into())
+}
+
+/// Plays it, tells it, and returns the promises that were not kept.
+async fn show(args: &Args, context: &Context) -> Result<Vec<String>, Failure> {
+    if args.live.live {
+        return live::show(args, context).await;
+    }
+    let facts = play::play(args, context).await?;
+    context.output.either(&facts, || story::tell(args, &facts))?;
+    Ok(facts.broken_promises(args))
 }
 
 impl Args {
@@ -109,19 +122,10 @@ impl Args {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            u64::from(self.expired) + u64::from(self.failing) <= u64::from(self.devices),
-            "--expired {} and --failing {} are more than --devices {}",
-            self.expired,
-            self.failing,
-            self.devices
-        );
-        anyhow::ensure!(
-            self.kill_after() <= self.acceptable(),
-            "--kill-after {}: the provider will accept no more than {}",
-            self.kill_after(),
-            self.acceptable()
-        );
+        self.live.check(self.devices)?;
+        if !self.live.live {
+            self.check_crash()?;
+        }
         anyhow::ensure!(
             (0.0..=1.0).contains(&self.transient),
             "--transient {} is not from 0 to 1",
@@ -137,6 +141,23 @@ impl Args {
             self.restart_after_s.is_finite() && (0.0..=3_600.0).contains(&self.restart_after_s),
             "--restart-after-s {} is not from 0 to 3600",
             self.restart_after_s
+        );
+        Ok(())
+    }
+
+    fn check_crash(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            u64::from(self.expired) + u64::from(self.failing) <= u64::from(self.devices),
+            "--expired {} and --failing {} are more than --devices {}",
+            self.expired,
+            self.failing,
+            self.devices
+        );
+        anyhow::ensure!(
+            self.kill_after() <= self.acceptable(),
+            "--kill-after {}: the provider will accept no more than {}",
+            self.kill_after(),
+            self.acceptable()
         );
         Ok(())
     }

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 const KEY: &str = "fire-on-the-mountain";
 const TITLE: &str = "봉수";
-const BODY: &str = "남산에 불이 올랐습니다";
+pub(super) const BODY: &str = "남산에 불이 올랐습니다";
 
 pub async fn play(args: &Args, context: &Context) -> Result<Facts, Failure> {
     let output = context.output;
@@ -73,7 +73,7 @@ pub async fn play(args: &Args, context: &Context) -> Result<Facts, Failure> {
     Ok(Facts::new(args, &presses, &counts, &stats, kill, total_ms))
 }
 
-fn options(args: &Args, logs: &std::path::Path) -> anyhow::Result<Options> {
+pub(super) fn options(args: &Args, logs: &std::path::Path) -> anyhow::Result<Options> {
     let mut options = Options::new()?;
     options.database_url = args.database_url.clone().filter(|url| !url.is_empty());
     options.logs = Some(logs.to_owned());
@@ -94,13 +94,6 @@ fn options(args: &Args, logs: &std::path::Path) -> anyhow::Result<Options> {
 
 /// The operator: presses, presses again, and presses with another text.
 async fn press(intake: &Client) -> Result<(i64, Presses), Failure> {
-    let request = |body: &str| v1::CreateBroadcastRequest {
-        idempotency_key: KEY.to_owned(),
-        title: TITLE.to_owned(),
-        body: body.to_owned(),
-        audience: Some(v1::Audience { kind: Some(v1::audience::Kind::Everyone(v1::EveryoneAudience {})) }),
-        ..Default::default()
-    };
     let millis = |since: Instant| since.elapsed().as_secs_f64() * 1_000.0;
     let mut client = intake.broadcasts();
     let began = Instant::now();
@@ -120,8 +113,22 @@ async fn press(intake: &Client) -> Result<(i64, Presses), Failure> {
     Ok((id(&first), presses))
 }
 
+pub(super) fn request(body: &str) -> v1::CreateBroadcastRequest {
+    v1::CreateBroadcastRequest {
+        idempotency_key: KEY.to_owned(),
+        title: TITLE.to_owned(),
+        body: body.to_owned(),
+        audience: Some(v1::Audience { kind: Some(v1::audience::Kind::Everyone(v1::EveryoneAudience {})) }),
+        ..Default::default()
+    }
+}
+
 /// Shows the progress until the broadcast has ended; returns its final counts.
-async fn watch(intake: &Client, id: i64, context: &Context) -> Result<v1::DeliveryCounts, Failure> {
+pub(super) async fn watch(
+    intake: &Client,
+    id: i64,
+    context: &Context,
+) -> Result<v1::DeliveryCounts, Failure> {
     let mut progress = Progress::new(context.output, LINE_INTERVAL);
     loop {
         let (state, counts) = counts_of(intake, id).await?;
@@ -142,7 +149,10 @@ async fn watch(intake: &Client, id: i64, context: &Context) -> Result<v1::Delive
     }
 }
 
-async fn counts_of(intake: &Client, id: i64) -> Result<(v1::BroadcastState, v1::DeliveryCounts), Failure> {
+pub(super) async fn counts_of(
+    intake: &Client,
+    id: i64,
+) -> Result<(v1::BroadcastState, v1::DeliveryCounts), Failure> {
     let request = v1::GetBroadcastRequest { broadcast_id: id };
     let answer = intake.call("get the broadcast", intake.broadcasts().get_broadcast(request)).await?;
     let broadcast = answer.broadcast.unwrap_or_default();

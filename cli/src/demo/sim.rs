@@ -1,7 +1,7 @@
 //! Asking the provider's simulator, which counts on its own.
 
 use anyhow::Context as _;
-use provider_sim::Stats;
+use provider_sim::{DeliveryRecord, Stats};
 
 use crate::stack::Stack;
 
@@ -32,6 +32,14 @@ impl Sim {
     /// From here the simulator notes the last acceptance before and the first after.
     pub async fn mark(&self) -> anyhow::Result<Stats> {
         self.answer(self.http.post(format!("{}/mark", self.url))).await
+    }
+
+    /// What became of each delivery.
+    pub async fn deliveries(&self) -> anyhow::Result<Vec<DeliveryRecord>> {
+        let answer =
+            self.http.get(format!("{}/deliveries", self.url)).send().await.context("provider-sim")?;
+        let text = answer.error_for_status()?.text().await.context("reading provider-sim's deliveries")?;
+        text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Stats> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::samples::LIVE_USER;
 use crate::stack::{Process, Stack};
 use crate::table::details;
 
@@ -18,7 +19,20 @@ pub fn text(stack: &Stack, senders: &[Process]) -> String {
     for line in lines(stack, senders) {
         let _ = writeln!(text, "  {line}");
     }
+    if let Some(page) = live_page(stack, senders) {
+        let send = format!("bongsu send --user {LIVE_USER} --title Hello --routing live_then_push");
+        let _ = writeln!(
+            text,
+            "\nWhat {LIVE_USER} sees, in a browser, and what to send there:\n  {page}\n  {send}"
+        );
+    }
     text
+}
+
+/// A link that opens the page of the live channel as a sample user. The token is where no server sees it.
+pub fn live_page(stack: &Stack, senders: &[Process]) -> Option<String> {
+    let url = senders.first()?.live_url()?;
+    Some(format!("{url}/#token={}", stack.live_token(LIVE_USER)))
 }
 
 fn with_metrics(process: &Process) -> String {

@@ -19,10 +19,13 @@ const INTAKE_PORT: u16 = 7070;
 const INTAKE_ADMIN_PORT: u16 = 7071;
 const SENDER_PORT: u16 = 7080;
 const SENDER_ADMIN_PORT: u16 = 7081;
+/// Live connections.
+const LIVE_PORT: u16 = 7090;
 const PROVIDER_SIM_PORT: u16 = 8090;
 
 /// Run all of Bongsu on this machine, with a simulated push provider and some sample devices, until Ctrl-C
 ///
+/// Senders keep live connections, too, and serve a page to see them work; the link that is printed opens it as a sample user.
 /// Without BONGSU_DATABASE_URL it brings a private PostgreSQL, which is gone afterwards with everything in it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -84,20 +87,22 @@ async fn start(args: Args) -> anyhow::Result<(Stack, Vec<Process>)> {
     options.intake = port(INTAKE_PORT);
     options.intake_admin = port(INTAKE_ADMIN_PORT);
     options.provider_sim = port(PROVIDER_SIM_PORT);
-    let ports = [INTAKE_PORT, INTAKE_ADMIN_PORT, SENDER_PORT, SENDER_ADMIN_PORT, PROVIDER_SIM_PORT];
+    options.live = true;
+    let ports =
+        [INTAKE_PORT, INTAKE_ADMIN_PORT, SENDER_PORT, SENDER_ADMIN_PORT, LIVE_PORT, PROVIDER_SIM_PORT];
     if !args.any_port {
         ports.into_iter().try_for_each(check_free)?;
     }
     let stack = Stack::start(options).await?;
     let mut senders = Vec::new();
     for number in 0..args.senders {
+        let mut sender = SenderOptions { args: vec!["--live-page".to_owned()], ..SenderOptions::default() };
         // Only the first can have the usual ports.
-        let sender = match number {
-            0 => {
-                SenderOptions { listen: port(SENDER_PORT), admin: port(SENDER_ADMIN_PORT), args: Vec::new() }
-            }
-            _ => SenderOptions::default(),
-        };
+        if number == 0 {
+            sender.listen = port(SENDER_PORT);
+            sender.admin = port(SENDER_ADMIN_PORT);
+            sender.live = port(LIVE_PORT);
+        }
         senders.push(stack.spawn_sender(sender).await?);
     }
     Ok((stack, senders))
@@ -118,9 +123,15 @@ fn check_free(port: u16) -> anyhow::Result<()> {
 
 fn greet(stack: &Stack, senders: &[Process], context: &Context) -> Result<(), Failure> {
     let sender_urls: Vec<String> = senders.iter().map(Process::url).collect();
+    let live_urls: Vec<String> = senders.iter().filter_map(Process::live_url).collect();
+    let pids: Vec<Option<u32>> = senders.iter().map(Process::pid).collect();
     let object = json!({
         "intake": stack.intake.url(),
         "senders": sender_urls,
+        "sender_pids": pids, // to kill one
+        "live": live_urls,
+        "live_jwks": stack.live_jwks(),
+        "live_page": greeting::live_page(stack, senders),
         "provider_sim": stack.provider_sim.url(),
         "database_url": stack.postgres().map(|_| stack.database_url()),
     });

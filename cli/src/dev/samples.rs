@@ -8,10 +8,13 @@ use crate::client::{Address, Client};
 use crate::error::Failure;
 use crate::stack::{PROVIDER, Stack};
 
+/// Whose live notifications can be looked at.
+pub const LIVE_USER: &str = "minji";
+
 /// User, token, topics.
 const DEVICES: [(&str, &str, &[&str]); 7] = [
-    ("minji", "minji-phone", &["news", "weather"]),
-    ("minji", "minji-tablet", &["news"]),
+    (LIVE_USER, "minji-phone", &["news", "weather"]),
+    (LIVE_USER, "minji-tablet", &["news"]),
     ("joon", "joon-phone", &["weather"]),
     ("alice", "alice-phone", &["news"]),
     ("bob", "throttled-bob", &["news"]), // answered 429 once, then accepted

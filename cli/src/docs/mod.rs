@@ -37,7 +37,15 @@ fn pages() -> Vec<(String, String)> {
         pages.sort();
         pages
     };
-    let directories = ["", "docs", "migrations", "examples/check", "examples/python", "examples/typescript"];
+    let directories = [
+        "",
+        "docs",
+        "migrations",
+        "examples/check",
+        "examples/live",
+        "examples/python",
+        "examples/typescript",
+    ];
     let paths = directories.into_iter().flat_map(markdown);
     paths
         .map(|path| {

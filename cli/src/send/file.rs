@@ -29,7 +29,7 @@ struct Request {
     audience: Option<Audience>,
     #[serde(deserialize_with = "word::<v1::Priority, _>")]
     priority: i32,
-    #[serde(deserialize_with = "ttl")]
+    #[serde(deserialize_with = "span")]
     ttl: Option<prost_types::Duration>,
     #[serde(alias = "expireTime", deserialize_with = "time")]
     expire_time: Option<prost_types::Timestamp>,
@@ -41,6 +41,10 @@ struct Request {
     schedule_time: Option<prost_types::Timestamp>,
     #[serde(alias = "maxRatePerSecond")]
     max_rate_per_second: i32,
+    #[serde(deserialize_with = "word::<v1::Routing, _>")]
+    routing: i32,
+    #[serde(alias = "ackTimeout", deserialize_with = "span")]
+    ack_timeout: Option<prost_types::Duration>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,6 +116,8 @@ fn parse(text: &str) -> anyhow::Result<v1::CreateBroadcastRequest> {
         guarantee: request.guarantee,
         schedule_time: request.schedule_time,
         max_rate_per_second: request.max_rate_per_second,
+        routing: request.routing,
+        ack_timeout: request.ack_timeout,
         ..Default::default()
     };
     Ok(whole)
@@ -195,7 +201,7 @@ fn word<'de, W: Word + Into<i32>, D: Deserializer<'de>>(deserializer: D) -> Resu
     words::value::<W>(text.strip_prefix(W::PREFIX).unwrap_or(&text)).map_err(D::Error::custom)
 }
 
-fn ttl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<prost_types::Duration>, D::Error> {
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<prost_types::Duration>, D::Error> {
     let span = parse_span(&String::deserialize(deserializer)?).map_err(D::Error::custom)?;
     let seconds = span.as_secs().try_into().map_err(D::Error::custom)?;
     Ok(Some(prost_types::Duration { seconds, nanos: 0 }))
@@ -212,7 +218,8 @@ mod tests {
     const WHOLE: &str = r#"{
         "idempotencyKey": "k", "title": "T", "body": "B", "data": {"a": "b"},
         "audience": {"devices": {"device_ids": ["63239275003510785", 2]}},
-        "priority": "PRIORITY_HIGH", "ttl": "3600s", "validate_only": true, "guarantee": "at_most_once"
+        "priority": "PRIORITY_HIGH", "ttl": "3600s", "validate_only": true, "guarantee": "at_most_once",
+        "routing": "ROUTING_LIVE_THEN_PUSH", "ackTimeout": "90s"
     }"#;
 
     const SAME_IN_TOML: &str = r#"
@@ -224,6 +231,8 @@ mod tests {
         ttl = "1h"
         validate_only = true
         guarantee = "GUARANTEE_AT_MOST_ONCE"
+        routing = "live_then_push"
+        ack_timeout = "1m30s"
 
         [audience.devices]
         device_ids = [63239275003510785, 2]
@@ -236,6 +245,8 @@ mod tests {
         assert_eq!((request.idempotency_key.as_str(), request.title.as_str()), ("k", "T"));
         assert_eq!(request.priority, v1::Priority::High as i32);
         assert_eq!(request.guarantee, v1::Guarantee::AtMostOnce as i32);
+        assert_eq!(request.routing, v1::Routing::LiveThenPush as i32);
+        assert_eq!(request.ack_timeout, Some(prost_types::Duration { seconds: 90, nanos: 0 }));
         assert_eq!(request.expiry, Some(Expiry::Ttl(prost_types::Duration { seconds: 3600, nanos: 0 })));
         let devices = v1::DeviceAudience { device_ids: vec![63_239_275_003_510_785, 2] };
         assert_eq!(request.audience, Some(v1::Audience { kind: Some(Kind::Devices(devices)) }));

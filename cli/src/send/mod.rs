@@ -79,6 +79,16 @@ pub struct Args {
     #[arg(long, value_parser = words::parser::<v1::Guarantee>())]
     guarantee: Option<v1::Guarantee>,
 
+    /// Which way it goes: to devices (push), to inboxes and live streams of users (live), or both
+    /// [default: push]
+    #[arg(long, value_parser = words::parser::<v1::Routing>())]
+    routing: Option<v1::Routing>,
+
+    /// How long a user who is connected has to acknowledge it before the push goes out, with --routing live_then_push; 1s to 1h
+    /// [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    ack_timeout: Option<Duration>,
+
     /// Calls within any second at most, of all senders together [default: as many as can be made]
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(i32).range(1..=1_000_000))]
     max_rate: Option<i32>,
@@ -135,9 +145,10 @@ fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
     request.idempotency_key = args.key.unwrap_or(request.idempotency_key);
     request.priority = args.priority.map_or(request.priority, |priority| priority as i32);
     request.guarantee = args.guarantee.map_or(request.guarantee, |guarantee| guarantee as i32);
+    request.routing = args.routing.map_or(request.routing, |routing| routing as i32);
+    request.ack_timeout = args.ack_timeout.map(duration).or(request.ack_timeout);
     if let Some(ttl) = args.ttl {
-        let seconds = ttl.as_secs().try_into().unwrap_or(i64::MAX);
-        request.expiry = Some(Expiry::Ttl(prost_types::Duration { seconds, nanos: 0 }));
+        request.expiry = Some(Expiry::Ttl(duration(ttl)));
     } else if let Some(time) = args.expires_at {
         request.expiry = Some(Expiry::ExpireTime(time));
     }
@@ -145,6 +156,10 @@ fn request(args: Args) -> Result<v1::CreateBroadcastRequest, Failure> {
     request.max_rate_per_second = args.max_rate.unwrap_or(request.max_rate_per_second);
     request.validate_only |= args.validate_only;
     Ok(request)
+}
+
+fn duration(span: Duration) -> prost_types::Duration {
+    prost_types::Duration { seconds: span.as_secs().try_into().unwrap_or(i64::MAX), nanos: 0 }
 }
 
 /// Gives a request without a key one of its own; returns whether it did.
@@ -218,6 +233,11 @@ mod tests {
         let request =
             parsed(&[&line[..], &["--ttl", "1h", "--priority", "high", "--max-rate", "50"]].concat())
                 .expect("a good line");
+        assert_eq!((request.routing, request.ack_timeout), (0, None));
+        let live = parsed(&["--to-everyone", "--routing", "live-then-push", "--ack-timeout", "30s"]);
+        let live = live.expect("a good line");
+        assert_eq!(live.routing, v1::Routing::LiveThenPush as i32);
+        assert_eq!(live.ack_timeout, Some(prost_types::Duration { seconds: 30, nanos: 0 }));
         assert_eq!(
             (request.title.as_str(), request.body.as_str(), request.idempotency_key.as_str()),
             ("T", "B", "K")

@@ -4,7 +4,8 @@
 //! Nothing outlives us, even if we are killed: children watch their stdin, and so does the guard of the private Postgres.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::migrate::migrate;
 
+mod live;
 mod process;
 mod providers;
 
@@ -54,6 +56,8 @@ pub struct Options {
     pub reqwest: bool,
     /// Which protocol senders speak with the simulator.
     pub kind: ProviderKind,
+    /// Whether senders keep live connections; [`Stack::live_token`] makes tokens for them.
+    pub live: bool,
 }
 
 impl Options {
@@ -77,6 +81,7 @@ impl Options {
             provider_sim_args: Vec::new(),
             reqwest: false,
             kind: ProviderKind::Webhook,
+            live: false,
         })
     }
 }
@@ -86,13 +91,15 @@ impl Options {
 pub struct SenderOptions {
     pub listen: SocketAddr,
     pub admin: SocketAddr,
+    /// For live connections, where [`Options::live`] wants them.
+    pub live: SocketAddr,
     /// More arguments, `--in-flight 256` for example.
     pub args: Vec<String>,
 }
 
 impl Default for SenderOptions {
     fn default() -> Self {
-        Self { listen: ANY_PORT, admin: ANY_PORT, args: Vec::new() }
+        Self { listen: ANY_PORT, admin: ANY_PORT, live: ANY_PORT, args: Vec::new() }
     }
 }
 
@@ -109,9 +116,10 @@ pub struct Stack {
     database_url: String,
     senders_spawned: AtomicU32,
     intakes_spawned: AtomicU32,
-    postgres: Option<LocalPostgres>,
+    postgres: Option<Arc<LocalPostgres>>,
     /// The providers file with what it names, where there is one; removed with us.
     providers: Option<(PathBuf, TempDir)>,
+    live: live::Keys,
 }
 
 impl Stack {
@@ -122,6 +130,7 @@ impl Stack {
     ///
     /// When one of them does not start; what was started before it is stopped.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
+        let live = live::Keys::make()?;
         let (postgres, database_url) = database(&options).await?;
         migrate(&database_url).await?;
         let provider_sim = async {
@@ -145,8 +154,9 @@ impl Stack {
             database_url,
             senders_spawned: AtomicU32::new(0),
             intakes_spawned: AtomicU32::new(1),
-            postgres,
+            postgres: postgres.map(Arc::new),
             providers,
+            live,
         })
     }
 
@@ -162,8 +172,12 @@ impl Stack {
             None => ["--webhook".to_owned(), format!("{PROVIDER}={}", self.push_url())],
             Some((file, _)) => ["--providers".to_owned(), file.display().to_string()],
         };
-        let listen = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
-        let args = [listen, provider.to_vec(), sender.args].concat();
+        let mut args = [listen("--listen", sender.listen), listen("--admin-listen", sender.admin)].concat();
+        if self.options.live {
+            args.extend(listen("--live-listen", sender.live));
+            args.extend(["--live-jwks".to_owned(), self.live_jwks().display().to_string()]);
+        }
+        let args = [args, provider.to_vec(), sender.args].concat();
         start(&self.options, "sender", &name, args, Some(&self.database_url)).await
     }
 
@@ -183,13 +197,23 @@ impl Stack {
         format!("h2c://{user}{}/push", self.provider_sim.address())
     }
 
+    /// A token of this user for the live channel, good for hours; one that is refused, where there can be no such user.
+    pub fn live_token(&self, user: &str) -> String {
+        self.live.token(user)
+    }
+
+    /// The file with the key of these tokens; gone with the stack.
+    pub fn live_jwks(&self) -> &Path {
+        self.live.jwks()
+    }
+
     /// With a password, if it was given with one.
     pub fn database_url(&self) -> &str {
         &self.database_url
     }
 
     /// The private Postgres, if there is one.
-    pub fn postgres(&self) -> Option<&LocalPostgres> {
+    pub fn postgres(&self) -> Option<&Arc<LocalPostgres>> {
         self.postgres.as_ref()
     }
 

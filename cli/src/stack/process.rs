@@ -50,6 +50,7 @@ pub struct Process {
     /// The port clients use: gRPC, or HTTP for the simulator.
     address: SocketAddr,
     admin: Option<SocketAddr>,
+    live: Option<SocketAddr>,
     log: Option<PathBuf>,
 }
 
@@ -59,6 +60,7 @@ struct Announcement {
     #[serde(alias = "grpc", alias = "http")]
     address: SocketAddr,
     admin: Option<SocketAddr>,
+    live: Option<SocketAddr>,
 }
 
 impl Process {
@@ -74,7 +76,7 @@ impl Process {
         let mut command = Command::new(spec.executable);
         command.arg(spec.service).args(&spec.args).args(["--exit-with-parent", "--announce"]);
         // What protects a port of the host's own services would shut out the client that we are.
-        for name in access::ENVIRONMENT {
+        for name in access::ENVIRONMENT.into_iter().chain(sender_svc::live::ENVIRONMENT) {
             command.env_remove(name);
         }
         if let Some(url) = spec.database_url {
@@ -86,7 +88,8 @@ impl Process {
         let mut child = command.spawn().with_context(|| format!("{} could not be started", spec.name))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let unbound = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut process = Self { name: spec.name, child, _stdin: stdin, address: unbound, admin: None, log };
+        let mut process =
+            Self { name: spec.name, child, _stdin: stdin, address: unbound, admin: None, live: None, log };
         let started = async {
             process.read_announcement(stdout).await?;
             process.wait_until_ready().await
@@ -122,6 +125,16 @@ impl Process {
     /// The port with `/ready` and `/metrics`; the simulator has none.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The port for live connections, where it keeps any.
+    pub fn live_address(&self) -> Option<SocketAddr> {
+        self.live
+    }
+
+    /// The same as a URL.
+    pub fn live_url(&self) -> Option<String> {
+        self.live.map(|address| format!("http://{address}"))
     }
 
     /// Kills it on the spot, as a crash of its host would, and returns when it is gone.
@@ -173,6 +186,7 @@ impl Process {
             .with_context(|| format!("{} announced `{}`, not its addresses", self.name, line.trim()))?;
         self.address = announcement.address;
         self.admin = announcement.admin;
+        self.live = announcement.live;
         Ok(())
     }
 

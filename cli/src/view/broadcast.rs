@@ -6,9 +6,9 @@ use bongsu_proto::v1;
 use bongsu_proto::v1::audience_summary::Kind;
 use serde::Serialize;
 
-use super::{PreflightView, time};
+use super::{PreflightView, seconds, time};
 use crate::table::{Align, details, number, shortened};
-use crate::times::to_the_second;
+use crate::times::{span, to_the_second};
 use crate::words::word;
 
 /// How much of a title a list shows, in columns.
@@ -25,13 +25,29 @@ pub struct BroadcastView<'a> {
     guarantee: String,
     paused: bool,
     max_rate_per_second: Option<i32>,
+    routing: String,
+    ack_timeout: Option<String>,
     audience: AudienceView<'a>,
     expire_time: Option<String>,
     create_time: Option<String>,
     schedule_time: Option<String>,
     settle_time: Option<String>,
     counts: CountsView,
+    live: Option<LiveView>,
     idempotency_key: &'a str,
+}
+
+/// Notifications in inboxes; none where it does not go out live.
+#[derive(Debug, Serialize)]
+pub(super) struct LiveView {
+    events: i64,
+    acknowledged: i64,
+}
+
+impl From<v1::LiveCounts> for LiveView {
+    fn from(live: v1::LiveCounts) -> Self {
+        Self { events: live.events, acknowledged: live.acknowledged }
+    }
 }
 
 /// The answer to `send`.
@@ -87,12 +103,15 @@ impl<'a> From<&'a v1::Broadcast> for BroadcastView<'a> {
             guarantee: word::<v1::Guarantee>(broadcast.guarantee),
             paused: broadcast.paused,
             max_rate_per_second: Some(broadcast.max_rate_per_second).filter(|rate| *rate > 0),
+            routing: word::<v1::Routing>(broadcast.routing),
+            ack_timeout: broadcast.ack_timeout.map(|timeout| format!("{}s", seconds(&timeout))),
             audience: audience_view(broadcast.audience.as_ref()),
             expire_time: time(broadcast.expire_time.as_ref()),
             create_time: time(broadcast.create_time.as_ref()),
             schedule_time: time(broadcast.schedule_time.as_ref()),
             settle_time: time(broadcast.settle_time.as_ref()),
             counts: CountsView::from(broadcast.counts.unwrap_or_default()),
+            live: broadcast.live.map(LiveView::from),
             idempotency_key: &broadcast.idempotency_key,
         }
     }
@@ -185,6 +204,22 @@ fn max_rate(per_second: i32) -> String {
     if per_second > 0 { format!("{} a second", number(per_second.into())) } else { String::new() }
 }
 
+/// Which way it goes, where that is not to devices alone.
+fn routing(broadcast: &v1::Broadcast) -> String {
+    let word = word::<v1::Routing>(broadcast.routing);
+    match &broadcast.ack_timeout {
+        _ if broadcast.live.is_none() => String::new(),
+        Some(timeout) => format!("{word}, {} to acknowledge", span(seconds(timeout) as u64)),
+        None => word,
+    }
+}
+
+/// How many users have it in their inbox, and of how many a client said that it has it.
+pub(super) fn live_text(live: v1::LiveCounts) -> String {
+    let users = if live.events == 1 { "inbox" } else { "inboxes" };
+    format!("in {} {users}, {} acknowledged", number(live.events), number(live.acknowledged))
+}
+
 /// Everything about one broadcast, for people.
 pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
     let counts = broadcast.counts.unwrap_or_default();
@@ -198,6 +233,7 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
         ("priority", word::<v1::Priority>(broadcast.priority)),
         ("guarantee", word::<v1::Guarantee>(broadcast.guarantee)),
         ("max rate", max_rate(broadcast.max_rate_per_second)),
+        ("routing", routing(broadcast)),
         ("title", broadcast.title.clone()),
         ("body", broadcast.body.clone()),
     ];
@@ -216,6 +252,7 @@ pub fn broadcast_details(broadcast: &v1::Broadcast) -> String {
         ("  skipped", some(counts.skipped)),
         ("  cancelled", some(counts.cancelled)),
         ("  unconfirmed", some(counts.unconfirmed)),
+        ("live", stored(broadcast.live.map_or(String::new(), live_text))),
     ]);
     details(&rows)
 }

@@ -229,7 +229,7 @@ fn push_device(text: &mut String, explained: &v1::DeviceExplanation, several: bo
         ("retired", with_cause(device.retire_time.as_ref(), &retirement(&device))),
         ("quarantined", with_cause(device.quarantine_time.as_ref(), &device.quarantine_code)),
         ("delivery", delivery.map_or("none".to_owned(), |d| word::<v1::DeliveryState>(d.state))),
-        ("calls", delivery.map_or(String::new(), |d| d.attempts.to_string())),
+        ("attempts", delivery.map_or(String::new(), |d| d.attempts.to_string())),
         ("next call", to_the_second(delivery.and_then(|d| d.next_attempt_time.as_ref()))),
         ("final since", to_the_second(delivery.and_then(|d| d.settle_time.as_ref()))),
         ("died of", [word::<v1::DeadReason>(letter.reason), letter.code.clone()].join(" ").trim().to_owned()),

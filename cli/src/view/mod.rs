@@ -33,6 +33,10 @@ fn time(time: Option<&prost_types::Timestamp>) -> Option<String> {
     time.and_then(times::rfc3339)
 }
 
+fn seconds(duration: &prost_types::Duration) -> f64 {
+    duration.seconds as f64 + f64::from(duration.nanos) / 1e9
+}
+
 fn none_if_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

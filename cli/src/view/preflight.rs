@@ -13,6 +13,7 @@ use crate::words::word;
 #[derive(Debug, Serialize)]
 pub struct PreflightView<'a> {
     devices: i64,
+    live_users: Option<i64>,
     estimated: bool,
     duration: Option<String>,
     duration_basis: Option<String>,
@@ -55,6 +56,7 @@ impl<'a> From<&'a v1::Preflight> for PreflightView<'a> {
         });
         Self {
             devices: preflight.devices,
+            live_users: Some(preflight.live_users).filter(|users| *users > 0),
             estimated: preflight.estimated,
             duration: duration(preflight).map(|duration| format!("{}s", duration.as_secs_f64())),
             duration_basis: Some(basis).filter(|basis| !basis.is_empty()),
@@ -82,7 +84,11 @@ pub fn preflight_text(preflight: &v1::Preflight) -> String {
         |duration| format!("{} {basis}", span(duration.as_secs())),
     );
     let takes = if preflight.devices == 0 { String::new() } else { takes };
-    let mut text = details(&[("devices", format!("{about}{}", number(preflight.devices))), ("takes", takes)]);
+    let mut rows = vec![("devices", format!("{about}{}", number(preflight.devices))), ("takes", takes)];
+    if preflight.live_users > 0 {
+        rows.push(("inboxes", number(preflight.live_users)));
+    }
+    let mut text = details(&rows);
     if !preflight.providers.is_empty() {
         let columns = [
             ("PROVIDER", Align::Left),
@@ -136,6 +142,7 @@ mod tests {
                 provider: "push".into(),
                 count: 0,
             }],
+            live_users: 0,
         }
     }
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use bongsu_proto::v1;
 use serde::Serialize;
 
-use super::broadcast::CountsView;
-use super::{none_if_empty, time};
+use super::broadcast::{CountsView, LiveView, live_text};
+use super::{none_if_empty, seconds, time};
 use crate::table::{Align, Table, number};
 use crate::times::{span, to_the_second};
 use crate::words::word;
@@ -17,6 +17,7 @@ pub struct StatusView<'a> {
     state: String,
     paused: bool,
     counts: CountsView,
+    live: Option<LiveView>,
     providers: Vec<ProviderView<'a>>,
     rate_per_second: f64,
     eta: Option<String>,
@@ -47,6 +48,7 @@ impl<'a> From<&'a v1::BroadcastStatus> for StatusView<'a> {
             state: word::<v1::BroadcastState>(status.state),
             paused: status.paused,
             counts: CountsView::from(status.counts.unwrap_or_default()),
+            live: status.live.map(LiveView::from),
             providers: status.providers.iter().map(provider).collect(),
             rate_per_second: status.rate_per_second,
             eta: status.eta.map(|eta| format!("{}s", seconds(&eta))),
@@ -73,6 +75,9 @@ pub fn status_text(status: &v1::BroadcastStatus) -> String {
 
     let mut text = format!("broadcast {} is {}", status.broadcast_id, state_in_words(status));
     text.push_str(&pace(status));
+    if let Some(live) = status.live {
+        let _ = write!(text, "; {}", live_text(live));
+    }
     text.push_str("\n\n");
     text.push_str(&table.page(rows));
     let reasons = [
@@ -118,6 +123,9 @@ pub fn progress_text(status: &v1::BroadcastStatus) -> String {
             let _ = write!(text, ", {} {what}", number(count));
         }
     }
+    if let Some(live) = status.live {
+        let _ = write!(text, ", {}", live_text(live));
+    }
     for provider in status.providers.iter().filter(|p| p.parked_since.is_some()) {
         let _ = write!(text, ", {} parked ({})", provider.provider, provider.parked_code);
     }
@@ -160,10 +168,6 @@ fn state_in_words(status: &v1::BroadcastStatus) -> String {
         let _ = write!(state, " for {}", to_the_second(status.schedule_time.as_ref()));
     }
     if status.paused { format!("{state}, paused") } else { state }
-}
-
-fn seconds(duration: &prost_types::Duration) -> f64 {
-    duration.seconds as f64 + f64::from(duration.nanos) / 1e9
 }
 
 fn counts_row(name: &str, counts: v1::DeliveryCounts) -> Vec<String> {
@@ -211,6 +215,7 @@ mod tests {
             read_time: None,
             paused: true,
             schedule_time: None,
+            live: None,
         }
     }
 
@@ -253,6 +258,18 @@ push fails (503) since 2027-01-15T08:00:00Z: its deliveries wait, without using 
         let state = v1::BroadcastState::Scheduled.into();
         let status = v1::BroadcastStatus { state, schedule_time: at, ..Default::default() };
         assert_eq!(progress_text(&status), "scheduled for 2027-01-15T08:00:00Z");
+    }
+
+    #[test]
+    fn what_goes_out_live_says_in_how_many_inboxes_it_is() {
+        let live = Some(v1::LiveCounts { events: 12_345, acknowledged: 40 });
+        let status = v1::BroadcastStatus { live, ..delivering() };
+        let first = status_text(&status).lines().next().map(str::to_owned);
+        let said = "in 12,345 inboxes, 40 acknowledged";
+        assert!(first.is_some_and(|line| line.ends_with(&format!("; {said}"))));
+        assert!(progress_text(&status).contains(said));
+        let json = serde_json::to_value(StatusView::from(&status)).expect("json");
+        assert_eq!(json["live"], serde_json::json!({ "events": 12_345, "acknowledged": 40 }));
     }
 
     #[test]
