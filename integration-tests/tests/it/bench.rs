@@ -242,3 +242,18 @@ fn control_tells_what_began_after_each_answer_and_its_books_balance() {
     }
     assert!(number(run, "resume_ms") > 0.0 && run["resume_first_call_ms"].is_number(), "{run}");
 }
+
+#[test]
+fn live_notices_reach_every_client_and_a_killed_senders_clients_come_back() {
+    let report = bench(&["live", "--connections", "200", "--rate", "50", "--seconds", "2", "--acknowledge"]);
+    let run = only_run(&report);
+    assert_eq!((&run["connections"], &run["cut_off"]), (&200.into(), &200.into()), "{run}");
+    let notices = number(run, "notices");
+    assert!((1.0..=100.0).contains(&notices), "{run}");
+    assert!(number(run, "connection_bytes") >= 0.0 && number(run, "connect_per_s") > 0.0, "{run}");
+    for name in ["notice", "back", "stall"] {
+        let at = |share: &str| number(run, &format!("{name}_{share}_ms"));
+        assert!(at("p50") <= at("p99") && at("p99") <= at("max"), "{name}: {run}");
+    }
+    assert!(number(run, "everyone_first_ms") <= number(run, "everyone_last_ms"), "{run}");
+}

@@ -27,6 +27,7 @@ mod explain;
 mod fcm;
 mod killed;
 mod limits;
+mod live_then_push;
 mod mass_invalidation;
 mod mixed;
 mod monitoring;

@@ -14,7 +14,7 @@ use crate::world::{Running, World, until};
 /// Labels that Prometheus gives, and the one of a histogram's buckets.
 const GIVEN: [&str; 3] = ["instance", "job", "le"];
 /// Headings of docs/operations.md that alerts point to.
-const RUNBOOKS: [&str; 7] = [
+const RUNBOOKS: [&str; 8] = [
     "nothing-is-sent",
     "it-is-slow",
     "many-dead-letters",
@@ -22,6 +22,7 @@ const RUNBOOKS: [&str; 7] = [
     "the-database-is-full",
     "senders-are-gone",
     "an-old-snapshot",
+    "redis-is-down-or-the-live-bus",
 ];
 
 fn metrics() -> Vec<Metric> {

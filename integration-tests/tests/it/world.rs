@@ -104,7 +104,7 @@ impl World {
         let webhook = format!("push=h2c://{}/push", self.sim.address).parse().unwrap();
         let mut config = sender_svc::Config::at_database(&self.database_url, webhook);
         configure(&mut config);
-        let listeners = sender_svc::Listeners { grpc: listener().await, admin: listener().await };
+        let listeners = sender_svc::Listeners { grpc: listener().await, admin: listener().await, live: None };
         let (address, admin) = (listeners.grpc.local_addr().unwrap(), listeners.admin.local_addr().unwrap());
         let shutdown = CancellationToken::new();
         let run = sender_svc::run(config, listeners, shutdown.clone());
