@@ -34,6 +34,8 @@ class Case:
     metadata: dict = dataclasses.field(default_factory=dict)
     keep: dict = dataclasses.field(default_factory=dict)
     within_s: float = 0
+    # How many answers of a stream that does not end.
+    takes: int | None = None
     # Done before the call, with the stack.
     before: object = None
 
@@ -50,7 +52,8 @@ class Case:
     def once(self, contract, stack, kept):
         service = self.method.split("/")[0]
         try:
-            answer = contract.call(stack.channel_for(service), self.method, filled(self.request, kept))
+            told = {"takes": self.takes, "metadata": stack.metadata_for(service)}
+            answer = contract.call(stack.channel_for(service), self.method, filled(self.request, kept), **told)
         except Refused as refused:
             if not self.refused:
                 return f"was refused: {refused}"

@@ -58,8 +58,9 @@ class Contract:
         contract.comments = comments
         return contract
 
-    def call(self, channel, name, request, timeout=CALL_TIMEOUT_S):
-        """The answer; of a stream of answers the list of them. `request` is a list where the client streams."""
+    def call(self, channel, name, request, timeout=CALL_TIMEOUT_S, takes=None, metadata=()):
+        """The answer; of a stream of answers the list of them, or of the first `takes` where it does not end. `request` is a list
+        where the client streams."""
         method = self.methods[name]
         messages = request if isinstance(request, list) else [request]
         sent = [self.message(method.input_type, message) for message in messages]
@@ -71,8 +72,13 @@ class Contract:
             response_deserializer=answer_class.FromString,
         )
         try:
-            answer = stub(iter(sent) if method.client_streaming else sent[0], timeout=timeout)
-            return [as_json(one) for one in answer] if method.server_streaming else as_json(answer)
+            answer = stub(iter(sent) if method.client_streaming else sent[0], timeout=timeout, metadata=metadata)
+            if not method.server_streaming:
+                return as_json(answer)
+            taken = [as_json(one) for one in itertools.islice(answer, takes)]
+            if takes:
+                answer.cancel()
+            return taken
         except grpc.RpcError as error:
             raise Refused(error) from None
 

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from .client import PACKAGE, Contract, Refused
 
-USUAL_INTAKE, USUAL_SENDER = "127.0.0.1:7070", "127.0.0.1:7080"
+USUAL_INTAKE, USUAL_SENDER, USUAL_LIVE = "127.0.0.1:7070", "127.0.0.1:7080", "127.0.0.1:7090"
 # A comment above a line that is refused on purpose: `# refused: PROVIDER_NOT_PARKED`.
 REFUSED = re.compile(r"^# refused: ([A-Z_]+)")
 # What a line says in the place of an id, and where an answer before it has that.
@@ -43,7 +43,7 @@ def run(root, contract, stack, buf):
             if line.startswith("buf ") and not buf:
                 continue
             count += 1
-            method, problem = run_line(line, refused, stack, buf, ids)
+            method, problem = run_line(line, refused, contract, stack, buf, ids)
             if problem:
                 found.append(f"{page.relative_to(root)}: {line}\n    {problem}")
             if page == first:
@@ -54,10 +54,10 @@ def run(root, contract, stack, buf):
     return count, found
 
 
-def run_line(line, refused, stack, buf, ids):
+def run_line(line, refused, contract, stack, buf, ids):
     """What it called, and what is wrong with that."""
     try:
-        method = execute(with_ids(line, ids), stack, buf, ids)
+        method = execute(with_ids(line, ids), contract, stack, buf, ids)
         return method, f"was answered, where {refused} was due" if refused else None
     except Refused as error:
         return error.method, None if error.reason == refused else str(error)
@@ -75,27 +75,38 @@ def with_ids(line, ids):
     return line.replace('"TOMORROW"', f'"{tomorrow:%Y-%m-%dT%H:%M:%SZ}"')
 
 
-def execute(line, stack, buf, ids):
+def execute(line, contract, stack, buf, ids):
     """Runs one line; returns the name of the RPC that it called, or the verb."""
-    words = shlex.split(line.replace(USUAL_INTAKE, stack.intake).replace(USUAL_SENDER, stack.sender))
+    places = {USUAL_INTAKE: stack.intake, USUAL_SENDER: stack.sender, USUAL_LIVE: stack.live, "$TOKEN": stack.live_token}
+    for usual, ours in places.items():
+        line = line.replace(usual, ours)
+    words = shlex.split(line)
     if words[0] == "buf":
         ended = subprocess.run([*buf, *words[1:]], capture_output=True, text=True, timeout=PATIENCE_S)
         if ended.returncode != 0:
             raise ValueError(ended.stderr)
         json.loads(ended.stdout)
         return "buf"
-    return grpcurl(words[1:], ids)
+    return grpcurl(words[1:], contract, ids)
 
 
-def grpcurl(words, ids):
-    """`[-plaintext] [-d JSON …] ADDRESS (list | describe NAME | SERVICE/METHOD)`, which is all that our docs use."""
-    data, plain, places = "", False, []
+def grpcurl(words, contract, ids):
+    """`[-plaintext] [-d JSON …] [-H HEADER] [-max-time S] [-import-path proto -proto FILE] ADDRESS (list | describe NAME |
+    SERVICE/METHOD)`, which is all that our docs use. With -proto the files of the contract are taken instead of reflection."""
+    data, plain, by_files, told, places = "", False, False, {}, []
     rest = iter(words)
     for word in rest:
         if word == "-plaintext":
             plain = True
         elif word == "-d":
             data = next(rest)
+        elif word == "-H":
+            name, value = next(rest).split(": ", 1)
+            told["metadata"] = ((name, value),)
+        elif word == "-max-time":
+            told["timeout"] = float(next(rest))
+        elif word in ("-import-path", "-proto"):
+            by_files = bool(next(rest))
         elif word.startswith("-"):
             raise ValueError(f"this grpcurl knows no {word}: teach it in {__file__}")
         else:
@@ -104,6 +115,8 @@ def grpcurl(words, ids):
         raise ValueError("give -plaintext, an address, and what to call")
     address, verb, *names = places
     with grpc.insecure_channel(address) as channel:
+        if by_files:
+            return call(contract, channel, verb.removeprefix(f"{PACKAGE}."), data, ids, **told)
         offered = ProtoReflectionDescriptorDatabase(channel)
         services = [name for name in offered.get_services() if name.startswith(f"{PACKAGE}.")]
         pool = descriptor_pool.DescriptorPool(offered)
@@ -113,18 +126,20 @@ def grpcurl(words, ids):
             symbol = names[0]
             (pool.FindServiceByName if symbol in services else pool.FindMessageTypeByName)(symbol)
             return verb
-        contract = Contract(pool, [name.removeprefix(f"{PACKAGE}.") for name in services])
-        return call(contract, channel, verb.removeprefix(f"{PACKAGE}."), data, ids)
+        reflected = Contract(pool, [name.removeprefix(f"{PACKAGE}.") for name in services])
+        return call(reflected, channel, verb.removeprefix(f"{PACKAGE}."), data, ids, **told)
 
 
-def call(contract, channel, method, data, ids):
+def call(contract, channel, method, data, ids, **told):
     if method not in contract.methods:
-        raise ValueError(f"reflection knows no {method}")
+        raise ValueError(f"there is no {method}")
     messages = list(documents(data)) or [{}]
     request = messages if contract.methods[method].client_streaming else messages[0]
     try:
-        answer = contract.call(channel, method, request)
+        answer = contract.call(channel, method, request, **told)
     except Refused as refused:
+        if refused.code == "DEADLINE_EXCEEDED" and "timeout" in told:
+            return method  # what does not end was to be cut
         refused.method = method
         raise
     for kind, field in PLACES.values():

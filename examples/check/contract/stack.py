@@ -8,6 +8,9 @@ import urllib.request
 import grpc
 
 STOP_PATIENCE_S = 60
+# Whose notifications are looked at.
+LIVE_USER = "joon"
+LIVE_SERVICES = ("LiveService", "InboxService")
 
 
 class Stack:
@@ -21,12 +24,22 @@ class Stack:
         self.intake = addresses["intake"].removeprefix("http://")
         self.sender = addresses["senders"][0].removeprefix("http://")
         self.simulator = addresses["provider_sim"]
-        self.channels = {address: grpc.insecure_channel(address) for address in (self.intake, self.sender)}
+        self.live = addresses["live"][0].removeprefix("http://")
+        token = [executable, "live", "token", "--jwks", addresses["live_jwks"], "--user", LIVE_USER]
+        self.live_token = subprocess.run(token, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        places = (self.intake, self.sender, self.live)
+        self.channels = {address: grpc.insecure_channel(address) for address in places}
 
     def channel_for(self, service):
         """Which process serves it."""
+        if service in LIVE_SERVICES:
+            return self.channels[self.live]
         at_intake = service in ("BroadcastService", "DeviceService")
         return self.channels[self.intake if at_intake else self.sender]
+
+    def metadata_for(self, service):
+        """Who calls: a user, where it is for users."""
+        return (("authorization", f"Bearer {self.live_token}"),) if service in LIVE_SERVICES else ()
 
     def simulate(self, behaviour):
         body = json.dumps(behaviour).encode()

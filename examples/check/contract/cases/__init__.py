@@ -24,12 +24,21 @@ ELSEWHERE = {
             "CLIENT_STREAMS_EXCEEDED",
         )
     },
+    # A token that is refused, and streams beyond their bounds.
+    "TOKEN_INVALID": ("sender-svc/src/live/auth/tests/forged.rs", "Refused::Invalid"),
+    "TOKEN_EXPIRED": ("sender-svc/src/live/auth/tests/forged.rs", "Refused::Expired"),
+    **{
+        reason: ("sender-svc/src/live/tests/limits.rs", reason)
+        for reason in ("USER_CONNECTIONS_EXCEEDED", "CONNECTIONS_EXCEEDED")
+    },
+    "TOO_SLOW": ("sender-svc/src/rpc/status.rs", "TOO_SLOW"),
     # check.py stops the stack at the end, and looks.
     "DRAINING": ("examples/check/check.py", "DRAINING"),
 }
 
 # RPCs that take nothing, so that nothing in a request can be wrong.
-CANNOT_BE_REFUSED = ("ProviderService/ListProviders", "DeliveryService/ListSenders")
+# A stream begins after any event; after one that never was, with a gap.
+CANNOT_BE_REFUSED = ("ProviderService/ListProviders", "DeliveryService/ListSenders", "LiveService/Subscribe")
 
 _pending = []
 
@@ -55,3 +64,4 @@ from . import device_service  # noqa: E402, F401
 from . import broadcast_service  # noqa: E402, F401
 from . import delivery_service  # noqa: E402, F401
 from . import provider_service  # noqa: E402, F401
+from . import live_service  # noqa: E402, F401
