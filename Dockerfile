@@ -23,10 +23,10 @@ COPY --from=builder /out/intake-svc /usr/local/bin/
 EXPOSE 7070 7071
 ENTRYPOINT ["intake-svc"]
 
-# Ports: 7080 gRPC, 7081 probes and metrics.
+# Ports: 7080 gRPC, 7081 probes and metrics, 7090 the live channel where --live-listen asks for it.
 FROM runtime AS sender-svc
 COPY --from=builder /out/sender-svc /usr/local/bin/
-EXPOSE 7080 7081
+EXPOSE 7080 7081 7090
 ENTRYPOINT ["sender-svc"]
 
 # The operator's tool; also `bongsu migrate` and, for trying things out, `bongsu provider-sim`.

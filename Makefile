@@ -1,5 +1,6 @@
 # Thin wrappers, so that nobody has to know more than `make demo`. ARGS is passed on: make demo ARGS="--devices 1000".
-# As root or with CI set a missing PostgreSQL, C compiler or make is installed; else the line to run is printed.
+# As root or with CI set a missing PostgreSQL, Redis (for the tests), C compiler or make is installed; else the line to run is
+# printed.
 
 .PHONY: help demo test check
 
@@ -12,6 +13,7 @@ demo: ## Both services, a private PostgreSQL and a push provider on this machine
 
 test: ## Every test of the workspace
 	@.ci/postgres BONGSU_TEST_DATABASE_URL
+	@.ci/redis
 	cargo test --workspace $(ARGS)
 
 check: ## What CI runs
