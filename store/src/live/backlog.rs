@@ -47,12 +47,6 @@ pub struct Backlog {
 }
 
 impl Store {
-    /// Where the stream of a connection begins.
-    pub async fn backlog(&self, user: UserNo, after: After) -> Result<Backlog> {
-        let mut backlogs = self.backlogs(&[(user, after)]).await?;
-        Ok(backlogs.pop().unwrap_or_default())
-    }
-
     /// Where each of these streams begins, in their order: that of a user who connects several times, too. Whoever has very many
     /// asks for some at a time: each may bring [`BACKLOG_EVENTS`].
     pub async fn backlogs(&self, connections: &[(UserNo, After)]) -> Result<Vec<Backlog>> {

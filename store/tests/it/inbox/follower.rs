@@ -117,7 +117,7 @@ impl World {
 
     async fn connect(&mut self) {
         let after = self.client.last.map_or(After::Start, After::Event);
-        let backlog = self.store.backlog(self.number, after).await.unwrap();
+        let backlog = beginning(&self.store, self.number, after).await;
         if backlog.gap == Some(GapReason::UnknownEventId) {
             // Ids of another epoch: what they number is something else.
             self.client.streamed.clear();
