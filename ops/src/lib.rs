@@ -10,6 +10,7 @@
 //! * [`reload`] – files that are taken up again when they change
 //! * [`local_postgres`] – a private PostgreSQL that cannot outlive us, for demo, dev and tests
 //! * [`local_redis`] – a private Redis of the same kind
+//! * [`open_files`] – room for connections
 //! * [`parent`] – ending with the process that started us
 //!
 //! Depends on nothing else of ours and knows no SQL.
@@ -23,6 +24,7 @@ pub mod health;
 pub mod local_postgres;
 pub mod local_redis;
 pub mod metric;
+pub mod open_files;
 pub mod parent;
 pub mod reload;
 pub mod shutdown;

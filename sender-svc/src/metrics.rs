@@ -43,7 +43,7 @@ fn api_call(method: &'static str, code: Code, took: Duration) {
 
 /// All that a sender counts by itself; what it asks the database is in [`crate::gauges`]. docs/metrics.md is checked against
 /// both.
-pub const METRICS: [Metric; 26] = [
+pub const METRICS: [Metric; 27] = [
     Metric::counter(
         "bongsu_sender_api_calls_total",
         &["method", "code"],
@@ -136,6 +136,12 @@ pub const METRICS: [Metric; 26] = [
         "bongsu_sender_slow_rounds_total",
         &["provider"],
         "Rounds of the slow tier that began here, by provider",
+    ),
+    Metric::counter(
+        "bongsu_sender_live_first_total",
+        &["decision"],
+        "What was decided of pushes that go out live first: seen (a client acknowledged it: not called), waits (the user is connected), \
+         called",
     ),
     Metric::gauge("bongsu_sender_status_streams", &[], "Status streams served"),
 ];
@@ -281,6 +287,15 @@ pub fn probe(provider: &str, works: bool) {
     let outcome = if works { "works" } else { "fails" };
     counter!("bongsu_sender_probes_total", "provider" => provider.to_string(), "outcome" => outcome)
         .increment(1);
+}
+
+/// Of pushes that go out live first, so many were seen, so many wait, and the others are called.
+pub fn live_first(seen: usize, waits: usize, called: usize) {
+    for (decision, n) in [("seen", seen), ("waits", waits), ("called", called)] {
+        if n > 0 {
+            counter!("bongsu_sender_live_first_total", "decision" => decision).increment(n as u64);
+        }
+    }
 }
 
 /// Rounds of the slow tier were made.

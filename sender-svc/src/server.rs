@@ -10,7 +10,7 @@ use bongsu_ops::admin::Scraped;
 use bongsu_ops::api::CallsLayer;
 use bongsu_ops::health::Health;
 use bongsu_ops::trace::Tracer;
-use bongsu_ops::{admin, grpc, health, telemetry};
+use bongsu_ops::{admin, grpc, health, open_files, telemetry};
 use bongsu_proto::FILE_DESCRIPTOR_SET;
 use bongsu_proto::v1::delivery_service_server::{self, DeliveryServiceServer};
 use bongsu_proto::v1::provider_service_server::{self, ProviderServiceServer};
@@ -23,9 +23,9 @@ use crate::config::providers::Provider;
 use crate::config::{Checked, Config};
 use crate::engine::{self, line::Line};
 use crate::gauges::DatabaseGauges;
-use crate::live::Live;
 use crate::live::auth::{AuthLayer, Authenticator, ticket_router};
 use crate::live::page;
+use crate::live::{Live, Settings};
 use crate::rpc::{Deliveries, Providers, Watchers};
 use crate::{access, metrics};
 
@@ -34,6 +34,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long streams may take to end once the sender drains: each is told at once.
 const STREAM_GRACE: Duration = Duration::from_secs(2);
+/// Open files that a sender needs beside those of calls and of users' streams.
+const OTHER_FILES: u64 = 400;
 
 /// What is served.
 const SERVICES: [&str; 2] = [delivery_service_server::SERVICE_NAME, provider_service_server::SERVICE_NAME];
@@ -63,6 +65,11 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     metrics::describe();
     let store = Store::new(database_url.expose(), config.database_connections, "bongsu-sender")
         .context("--database-url (BONGSU_DATABASE_URL)")?;
+    // A call may take a connection of its own.
+    let calls: u64 = providers.iter().map(|provider| u64::from(provider.common.in_flight)).sum();
+    let for_streams = listeners.live.as_ref().map_or(0, |_| Settings::files(&config.channel));
+    let files = calls + OTHER_FILES;
+    let for_streams = open_files::raise(files + for_streams).saturating_sub(files);
     let health = Health::new(&SERVICES);
     let admin_address = listeners.admin.local_addr()?;
 
@@ -98,7 +105,8 @@ pub async fn run(config: Config, listeners: Listeners, shutdown: CancellationTok
     let tracer = Tracer::start(&config.telemetry.trace, "bongsu-sender")?;
     tracing::info!(%sender, providers = lines.len(), "sender starts");
     let presence = Presence::new(&config.live, store.clone());
-    let live = start_live(&config, &store, &presence, sender, listeners.live, &stop).await;
+    let live = listeners.live.map(|listener| (listener, Settings::new(&config.channel, for_streams)));
+    let live = start_live(&config, &store, &presence, sender, live, &stop).await;
     let live = live.context("live channel")?;
     let engine = engine::run(store.clone(), presence, sender, limits, lines, tracer.clone(), stop.clone());
     let engine = tokio::spawn({
@@ -163,17 +171,17 @@ async fn start_live(
     store: &Store,
     presence: &Presence,
     sender: SenderId,
-    listener: Option<TcpListener>,
+    live: Option<(TcpListener, Settings)>,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<Option<JoinHandle<()>>> {
-    let Some(listener) = listener else { return Ok(None) };
+    let Some((listener, settings)) = live else { return Ok(None) };
     let authenticator = Authenticator::start(&config.channel, &store.ticket_key().await?)?;
     let live = Live {
         store: store.clone(),
         presence: presence.clone(),
         bus: Bus::start(&config.live, store.clone(), shutdown.clone()),
         sender,
-        settings: (&config.channel).into(),
+        settings,
         tls: config.access.tls_for_browsers()?,
     };
     tracing::info!(address = %listener.local_addr()?, "live channel listens");

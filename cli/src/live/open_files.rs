@@ -1,7 +1,7 @@
 //! Room for connections: each is an open file.
 
 use anyhow::ensure;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use bongsu_ops::open_files;
 
 use crate::table::number;
 
@@ -15,21 +15,15 @@ const SPARE: u64 = 1_000;
 /// When the system does not allow so many; it says what to do.
 pub fn allow(connections: u64) -> anyhow::Result<()> {
     let wanted = connections + SPARE;
-    let now = getrlimit(Resource::Nofile);
-    if now.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    // Only a privileged process may have more than its hard limit.
-    let maximum = now.maximum.map(|maximum| maximum.max(wanted));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    let allowed = open_files::raise(wanted);
     ensure!(
-        raised.is_ok(),
+        allowed >= wanted,
         "{} connections need {} open files, and this process may have {}: raise its hard limit (`ulimit -Hn`, LimitNOFILE= \
          of systemd, --ulimit nofile= of Docker), or ask for {} connections",
         number(connections.cast_signed()),
         number(wanted.cast_signed()),
-        now.maximum.map_or_else(|| "fewer".to_owned(), |maximum| number(maximum.cast_signed())),
-        number(now.maximum.unwrap_or_default().saturating_sub(SPARE).cast_signed())
+        number(allowed.cast_signed()),
+        number(allowed.saturating_sub(SPARE).cast_signed())
     );
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::world::{Running, World, until};
 /// Labels that Prometheus gives, and the one of a histogram's buckets.
 const GIVEN: [&str; 3] = ["instance", "job", "le"];
 /// Headings of docs/operations.md that alerts point to.
-const RUNBOOKS: [&str; 8] = [
+const RUNBOOKS: [&str; 9] = [
     "nothing-is-sent",
     "it-is-slow",
     "many-dead-letters",
@@ -23,6 +23,7 @@ const RUNBOOKS: [&str; 8] = [
     "senders-are-gone",
     "an-old-snapshot",
     "redis-is-down-or-the-live-bus",
+    "users-cannot-connect",
 ];
 
 fn metrics() -> Vec<Metric> {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::claim::Claimer;
 use super::held::BroadcastWork;
+use crate::metrics;
 
 /// Deliveries whose events are asked for in one statement at most.
 const MOST_ASKED: usize = 2_000;
@@ -58,7 +59,7 @@ impl Claimer {
                 leases.get(&delivery.batch).map(|(lease, timeout)| (index, *lease, delivery.device, *timeout))
             })
             .collect();
-        let mut waitable = vec![];
+        let (mut seen, mut waitable) = (0, vec![]);
         for asked in asked.chunks(MOST_ASKED) {
             let deliveries: Vec<_> = asked.iter().map(|(_, lease, device, _)| (*lease, *device)).collect();
             let events = self.lane.events_of(&deliveries).await?;
@@ -66,14 +67,17 @@ impl Claimer {
                 let Some(event) = event else { continue };
                 if event.acknowledged {
                     due[*index].due = Due::SeenLive;
+                    seen += 1;
                 } else if let Some(left) = may_wait(*timeout, event.age, *expires_in) {
                     waitable.push(Waitable { index: *index, user: event.user, left });
                 }
             }
         }
         let connected = self.connected(&waitable).await;
-        for Waitable { index, left, .. } in waitable.iter().filter(|w| connected.contains(&w.user)) {
-            due[*index].due = Due::AwaitAck(*left);
+        waitable.retain(|waitable| connected.contains(&waitable.user));
+        metrics::live_first(seen, waitable.len(), asked.len() - seen - waitable.len());
+        for Waitable { index, left, .. } in waitable {
+            due[index].due = Due::AwaitAck(left);
         }
         Ok(())
     }

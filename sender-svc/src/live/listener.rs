@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 /// Beside streams, connections for short calls.
-const SPARE_CONNECTIONS: usize = 1_000;
+pub const SPARE_CONNECTIONS: usize = 1_000;
 /// The wait after a failed accept (out of file descriptors, say), where trying at once would only burn a core.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How long a client may take for its TLS handshake, and for the head of a request.
@@ -51,8 +51,8 @@ pub struct Cut(pub CancellationToken);
 /// How the listener behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Streams at most: there are a few connections more.
-    pub streams: usize,
+    /// Connections at most.
+    pub connections: usize,
     /// A connection ends whose client's kernel has not acknowledged what was sent for so long.
     pub unacknowledged: Duration,
     /// After `shutdown`, streams have so long to end.
@@ -70,9 +70,7 @@ pub async fn serve(
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     let _cut_when_dropped = cut.clone().drop_guard();
-    let places = Arc::new(Semaphore::new(
-        bounds.streams.saturating_add(SPARE_CONNECTIONS).min(Semaphore::MAX_PERMITS),
-    ));
+    let places = Arc::new(Semaphore::new(bounds.connections.min(Semaphore::MAX_PERMITS)));
     let accepting = async {
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };

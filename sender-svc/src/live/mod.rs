@@ -67,7 +67,7 @@ impl Live {
         let routes = http::router(hub.clone(), Acks::new(store.clone())).merge(inbox::router(store));
         let router = protect(routes).fallback(http::nothing);
         let bounds = Bounds {
-            streams: settings.connections,
+            connections: settings.connections.saturating_add(settings.spare_connections),
             unacknowledged: settings.heartbeat * 2,
             grace: STREAM_GRACE,
         };

@@ -5,4 +5,5 @@ mod ends;
 mod faults;
 mod limits;
 mod streams;
+mod tls;
 mod world;

@@ -10,6 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use bongsu_live::{Bus, LiveArgs, Presence};
+use bongsu_ops::grpc::TlsFiles;
 use bongsu_store::{
     Acceptance, Audience, BroadcastId, CLIENT_ID, DEFAULT_TTL, Expiry, Guarantee, Message, NewBroadcast,
     Priority, Routing, SenderId, Store, testing,
@@ -40,6 +41,7 @@ pub fn settings() -> Settings {
     Settings {
         heartbeat: Duration::from_secs(15),
         connections: 100,
+        spare_connections: 100,
         connections_per_user: 10,
         look_every: Duration::from_secs(10),
         stalled_after: Duration::from_secs(10),
@@ -52,6 +54,14 @@ impl World {
     }
 
     pub async fn at(database_url: &str, settings: Settings) -> Self {
+        Self::start(database_url, None, settings).await
+    }
+
+    pub async fn over_tls(files: TlsFiles, settings: Settings) -> Self {
+        Self::start(&testing::fresh_database().await, Some(files), settings).await
+    }
+
+    async fn start(database_url: &str, tls: Option<TlsFiles>, settings: Settings) -> Self {
         bongsu_ops::telemetry::install_crypto();
         let store = Store::new(database_url, 8, "test").unwrap();
         let shutdown = CancellationToken::new();
@@ -64,7 +74,7 @@ impl World {
             bus: bus.clone(),
             sender: SenderId::random(),
             settings,
-            tls: None,
+            tls: tls.map(|files| files.load_for_browsers().unwrap()),
         };
         let task = Some(tokio::spawn(live.serve(listener, by_name, shutdown.clone())));
         Self { store, bus, address, shutdown, task }
