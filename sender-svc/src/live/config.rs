@@ -8,7 +8,7 @@ use bongsu_ops::reload;
 
 use super::auth::{self, MAX_COOKIE_NAME_BYTES, Origin, is_cookie_name};
 
-const DEFAULT_MAX_CONNECTIONS: u32 = 50_000;
+pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 50_000;
 const DEFAULT_MAX_USER_CONNECTIONS: u32 = 10;
 const DEFAULT_HEARTBEAT_S: u32 = 15;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::LiveConfig;
+use super::config::DEFAULT_MAX_CONNECTIONS;
 use super::listener::SPARE_CONNECTIONS;
 
 /// Events that wait for a client to take them; more stay in the database until there is room.
@@ -11,6 +12,10 @@ pub const QUEUE_EVENTS: usize = 64;
 const STALLED_AFTER: Duration = Duration::from_secs(10);
 /// How often everybody's inbox is looked at, for what no hint came of; and how often presence is said again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Worth a warning to who asked for more than the default.
+const FEW_FILES: &str = "the system allows fewer open files than --live-max-connections (BONGSU_LIVE_MAX_CONNECTIONS) needs: raise the \
+    hard limit (`ulimit -Hn`, LimitNOFILE= of systemd, --ulimit nofile= of Docker), or ask for fewer";
 
 /// What the hub is told.
 #[derive(Debug, Clone, Copy)]
@@ -37,12 +42,11 @@ impl Settings {
         let spare_connections = SPARE_CONNECTIONS.min(files / 4);
         let connections = (config.max_connections as usize).min(files - spare_connections).max(1);
         if connections < config.max_connections as usize {
-            tracing::warn!(
-                streams = connections,
-                "the system allows fewer open files than --live-max-connections (BONGSU_LIVE_MAX_CONNECTIONS), {}, needs: raise \
-                 the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd, --ulimit nofile= of Docker), or ask for fewer",
-                config.max_connections
-            );
+            if config.max_connections == DEFAULT_MAX_CONNECTIONS {
+                tracing::info!(streams = connections, "{FEW_FILES}");
+            } else {
+                tracing::warn!(streams = connections, asked = config.max_connections, "{FEW_FILES}");
+            }
         }
         Self {
             heartbeat: Duration::from_secs(config.heartbeat_s.into()),
