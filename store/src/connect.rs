@@ -50,6 +50,10 @@ const STABLE_PLANS: [(&str, &str); 6] = [
     ("max_parallel_workers_per_gather", "0"),
 ];
 
+/// The flush finds each row by its key. Without index scans only bitmaps are left, which cannot do without the key: else, where days are
+/// of one broadcast each, reading all of each day once was seen to look cheaper than a few batches' ranges of one, and took seconds.
+const KEYED_PLANS: [(&str, &str); 2] = [("enable_indexscan", "off"), ("enable_indexonlyscan", "off")];
+
 /// All that Bongsu keeps, in one Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -143,7 +147,13 @@ impl Store {
         Lane::new(with_settings(self.options.clone(), &STABLE_PLANS))
     }
 
-    /// The same for what is of no use a second later: its commits do not wait for the disk.
+    /// The same for statements that find all rows by their key.
+    pub(crate) fn keyed_lane(&self) -> Lane {
+        let lane = self.lane();
+        Lane { options: lane.options.options(KEYED_PLANS), ..lane }
+    }
+
+    /// The same as [`Store::lane`] for what is of no use a second later: its commits do not wait for the disk.
     pub(crate) fn fleeting_lane(&self) -> Lane {
         let lane = self.lane();
         Lane { options: lane.options.options([("synchronous_commit", "off")]), ..lane }
@@ -198,6 +208,12 @@ impl Store {
     #[cfg(feature = "testing")]
     pub async fn test_lane(&self) -> Result<PgConnection> {
         Ok(self.lane().options.connect().await?)
+    }
+
+    /// The same of the lanes that record outcomes.
+    #[cfg(feature = "testing")]
+    pub async fn test_keyed_lane(&self) -> Result<PgConnection> {
+        Ok(self.keyed_lane().options.connect().await?)
     }
 
     /// Opens what accepts short lists, so that the first caller does not wait for it. Without it, whoever needs it opens it.

@@ -134,7 +134,7 @@ pub struct FlushLane {
 
 impl Store {
     pub fn flush_lane(&self, sender: SenderId) -> FlushLane {
-        FlushLane { lane: self.lane(), sender }
+        FlushLane { lane: self.keyed_lane(), sender }
     }
 
     /// Ends those of `ids` that have nothing left to do, and returns them.

@@ -62,7 +62,8 @@ impl Calls {
 
 /// Makes a call that may start now.
 pub(super) fn spawn(engine: &Arc<Engine>, ready: Ready, settled: &mpsc::Sender<Settled>) {
-    engine.calls.spawn(make_call(engine.clone(), ready, settled.clone()));
+    // Boxed: its state is nearly 3 kB, which the runtime would move about at each begin and end.
+    engine.calls.spawn(Box::pin(make_call(engine.clone(), ready, settled.clone())));
 }
 
 pub(super) async fn run(calls: Calls, line: Arc<Line>, drain: CancellationToken) {

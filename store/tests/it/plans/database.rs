@@ -30,17 +30,19 @@ impl Database {
     }
 }
 
-/// A lane and a connection of the pool, with every statement prepared.
+/// A lane of each kind and a connection of the pool, with every statement prepared.
 pub struct Session {
     lane: PgConnection,
+    keyed: PgConnection,
     pool: PgConnection,
 }
 
 impl Session {
     pub async fn open(store: &Store) -> Self {
         let lane = store.test_lane().await.unwrap();
+        let keyed = store.test_keyed_lane().await.unwrap();
         let pool = store.test_pool().acquire().await.unwrap().detach();
-        let mut session = Self { lane, pool };
+        let mut session = Self { lane, keyed, pool };
         for Statement { name, sql, on, .. } in STATEMENTS {
             session.run(*on, &format!("PREPARE {name} AS {sql}")).await;
         }
@@ -49,7 +51,9 @@ impl Session {
 
     /// As a lane does every two seconds.
     pub async fn forget_plans(&mut self) {
-        self.run(On::Lane, "DISCARD PLANS").await;
+        for on in [On::Lane, On::Keyed] {
+            self.run(on, "DISCARD PLANS").await;
+        }
     }
 
     /// Has the session plan it so many times, as for an execution.
@@ -72,6 +76,7 @@ impl Session {
     fn on(&mut self, on: On) -> &mut PgConnection {
         match on {
             On::Lane => &mut self.lane,
+            On::Keyed => &mut self.keyed,
             On::Pool => &mut self.pool,
         }
     }

@@ -1,5 +1,6 @@
 -- What lies beside the work: broadcasts whose batches are 60 % done, the rest ready behind the work in the queue or waiting
--- for their time, and which gave up a twentieth; and 200 final broadcasts for each of them. All devices have a topic in common.
+-- for their time, and which gave up a twentieth; and 200 final broadcasts for each of them. All devices have a topic in common. Ten
+-- days before had one broadcast each, which all devices got.
 CREATE PROCEDURE history(broadcasts int, devices int) LANGUAGE plpgsql AS $$
 DECLARE
     past bigint;
@@ -35,6 +36,17 @@ BEGIN
     UPDATE inbox_user SET last_seq = 2000000 + devices WHERE id = full_inbox();
     INSERT INTO inbox_user (id, user_id, last_seq) OVERRIDING SYSTEM VALUE
     SELECT 6000000 + n, 'holder-' || n, broadcasts FROM generate_series(1, devices / 3) AS n;
+
+    -- What is known of such a day is that all of it is of one broadcast, and nothing pending.
+    FOR past IN SELECT broadcast_id_at(day) + 1 FROM generate_series(timestamptz '2025-01-22 12:00+00', '2025-01-31 12:00+00', '1 day') AS day LOOP
+        INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
+                               created_at, expires_at, settled_at)
+        VALUES (past, 'test', 'day-' || past, '', 'title', 'body', '{}', 'normal', 'everyone', 'completed', '2025-01-22', '2100-01-01',
+                '2025-02-01');
+        INSERT INTO broadcast_tally VALUES (past, 1, devices, devices, 0, 0, 0, 0, 0, 0, 0);
+        INSERT INTO delivery (broadcast_id, shard, provider_id, device_id, attempts, state, settled_at)
+        SELECT past, 0, 1, 20000 + n, 1, 'sent', now() FROM generate_series(1, devices) AS n;
+    END LOOP;
 
     -- One broadcast after another, so that each index grows at its end.
     FOR past IN SELECT past(n) FROM generate_series(1, broadcasts) AS n ORDER BY 1 LOOP

@@ -28,8 +28,9 @@ ALTER SEQUENCE batch_id_seq RESTART 1001;
 -- Above are the numbers of all users.
 ALTER SEQUENCE inbox_user_id_seq RESTART 9000001;
 
--- A fortnight of partitions, as in production, and those of what is stored now. Only the tests say when statistics are taken.
-SELECT ensure_delivery_partition(day::date) FROM generate_series('2025-02-01', '2025-02-14', interval '1 day') AS day;
+-- A fortnight of partitions, as in production, ten days before it, and those of what is stored now. Only the tests say when
+-- statistics are taken.
+SELECT ensure_delivery_partition(day::date) FROM generate_series('2025-01-22', '2025-02-14', interval '1 day') AS day;
 SELECT ensure_delivery_partition((now() AT TIME ZONE 'UTC')::date + n) FROM generate_series(0, 1) AS n;
 DO $$
 DECLARE

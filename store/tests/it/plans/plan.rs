@@ -145,7 +145,7 @@ impl Plan {
     /// executed this time or not.
     pub fn faults(&self, statement: &Statement) -> Vec<String> {
         let mut faults: Vec<_> = self.scans.iter().filter_map(Scan::fault).collect();
-        let joins = self.joins.iter().filter(|join| statement.on == On::Lane && *join != "Nested Loop");
+        let joins = self.joins.iter().filter(|join| statement.on != On::Pool && *join != "Nested Loop");
         faults.extend(joins.map(|join| format!("a {join}")));
         let limits = self.limits.iter().filter(|n| **n > 1 && !statement.takes_turns());
         faults.extend(limits.map(|n| format!("a LIMIT that runs {n} times")));

@@ -4,6 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     Lane,
+    /// The lanes that record outcomes.
+    Keyed,
     Pool,
 }
 
@@ -50,22 +52,22 @@ pub const STATEMENTS: &[Statement] = statements! {
     Lane "broadcast_work"     ("ARRAY[at_work(), ended()]") 2,
     Lane "broadcast_flags"    ("ARRAY[at_work(), ended(), paused()]") 2,
     // shard, sender, batches
-    Lane "flush_lock"         ("0, me(), '{11, 12, 25}'") 3,
+    Keyed "flush_lock"         ("0, me(), '{11, 12, 25}'") 3,
     // shard, batches, broadcasts, providers, attempts, first and last devices, bits
-    Lane "flush_sent"         ("0, '{11, 12}', repeated(at_work(), 2), '{1, 1}', '{1, 1}', '{5001, 5501}', '{5500, 6000}',
+    Keyed "flush_sent"         ("0, '{11, 12}', repeated(at_work(), 2), '{1, 1}', '{1, 1}', '{5001, 5501}', '{5500, 6000}',
                                 repeated(decode(repeat('ff', 63), 'hex'), 2)") 2,
     // shard, broadcasts, providers, devices, attempts before, states, reasons, waits, codes, attempts
-    Lane "flush_deliveries"   ("0, repeated(at_work(), 500), repeated(1, 500), ids(5001, 5500), repeated(0, 500),
+    Keyed "flush_deliveries"   ("0, repeated(at_work(), 500), repeated(1, 500), ids(5001, 5500), repeated(0, 500),
                                 repeated('sent'::text, 500)::delivery_state[], repeated(NULL::text, 500)::dead_reason[],
                                 repeated(NULL::float8, 500), repeated(NULL::text, 500), repeated(1, 500)") 500,
     // shard, batches, close, sent, dead (three reasons), expired, skipped, cancelled, unconfirmed, retried
-    Lane "flush_batches"      ("0, '{11, 12}', '{t, f}', '{500, 7}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}',
+    Keyed "flush_batches"      ("0, '{11, 12}', '{t, f}', '{500, 7}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}', '{0, 0}',
                                 '{0, 0}', '{0, 0}'") 2,
     // shard, broadcasts, providers, devices, attempts, reasons, codes, details
-    Lane "flush_dead_letters" ("0, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
+    Keyed "flush_dead_letters" ("0, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
                                 repeated('rejected'::text, 50)::dead_reason[], repeated('400'::text, 50), repeated(''::text, 50)") 50,
     // shard, kept, broadcasts, providers, devices, attempts, waits, charged, codes, details
-    Lane "flush_failures"     ("0, 20, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
+    Keyed "flush_failures"     ("0, 20, repeated(at_work(), 50), repeated(1, 50)::smallint[], ids(5001, 5050), repeated(1, 50),
                                 repeated(2::float8, 50), repeated(true, 50), repeated('503'::text, 50), repeated(''::text, 50)") 50,
     // provider, slots at most, share of the rate, seconds ahead at most, seconds that the answer may take
     Lane "provider_reserve"   ("1, 50, 0.975, 0.2, 0.005") 1,
@@ -77,16 +79,16 @@ pub const STATEMENTS: &[Statement] = statements! {
     // broadcasts, seconds, from when
     Lane "capped_advance"     ("ARRAY[capped()], '{0.5}', '{1800000000}'") 1,
     // shard, broadcasts, providers, attempts, failures, ranks, waits, number and device of each delivery
-    Lane "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
+    Keyed "flush_retries"      ("0, repeated(at_work(), 2), '{1, 1}', '{2, 2}', '{1, 1}', '{5, 6}', '{1, 2}',
                                 repeated(1::bigint, 250) || repeated(2::bigint, 250), ids(5001, 5500)") 2,
     // shard, devices, tokens, registrations, broadcasts, codes (and details)
-    Lane "device_retire_unregistered" ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
+    Keyed "device_retire_unregistered" ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
                                         repeated(timestamptz '2025-01-01', 3), repeated(at_work(), 3), repeated('410'::text, 3)") 3,
     Lane "device_quarantine"  ("0, '{5001, 5002, 5003}', '{token-5001, token-5002, token-5003}',
                                 repeated(timestamptz '2025-01-01', 3), repeated(at_work(), 3), repeated('403'::text, 3),
                                 repeated(''::text, 3)") 3,
     // shard, sender, batches, epochs, batch and device of each delivery
-    Lane "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
+    Keyed "delivery_mark_sending" ("0, me(), '{11}', '{1}', repeated(11::bigint, 500), ids(5001, 5500)") 500,
     // shard, broadcast and device of each delivery
     Lane "live_due"           ("0, repeated(at_work(), 500), ids(5001, 5500)") 500,
     // user and broadcast of each acknowledgement; the row counts those of a broadcast

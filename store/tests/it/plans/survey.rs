@@ -13,9 +13,6 @@ use super::statements::{STATEMENTS, Statement};
 /// the seventh does. Those between are only planned, which counts as well.
 const EXECUTIONS: [usize; 2] = [1, 7];
 
-/// Deliveries.
-const LARGE: u32 = 100_000;
-
 /// What is there when the first statistics are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
@@ -58,6 +55,12 @@ pub static HUGE: Scenario = Scenario {
     broadcasts: 10,
     devices: 60_000,
 };
+static DAYS: Scenario = Scenario {
+    name: "10 days of 100,000 settled deliveries beside one broadcast, analysed when nearly empty",
+    first: First::Work,
+    broadcasts: 1,
+    devices: 100_000,
+};
 /// For a survey of its own: it takes minutes.
 pub static VAST: Scenario = Scenario {
     name: "2,400,000 deliveries, analysed when nearly empty",
@@ -91,7 +94,7 @@ pub struct Survey(Vec<Seen>);
 /// What was seen beside histories that do not take long to make, by whichever test asks first.
 pub async fn survey() -> &'static Survey {
     static SURVEY: OnceCell<Survey> = OnceCell::const_new();
-    SURVEY.get_or_init(|| Survey::of([&SMALL, &NEW, &EMPTY, &HUGE])).await
+    SURVEY.get_or_init(|| Survey::of([&SMALL, &NEW, &EMPTY, &HUGE, &DAYS])).await
 }
 
 impl Survey {
@@ -198,7 +201,7 @@ impl Seen {
 
     /// Whether the tables are so large that reading one of them is never right.
     pub fn large(&self) -> bool {
-        self.full() && self.scenario.broadcasts * self.scenario.devices >= LARGE
+        self.full() && self.scenario.broadcasts >= 10
     }
 
     /// Whether statistics had ever been taken of tables with something in them.
