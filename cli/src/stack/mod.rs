@@ -3,7 +3,9 @@
 //!
 //! Nothing outlives us, even if we are killed: children watch their stdin, and so does the guard of the private Postgres.
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -142,7 +144,7 @@ impl Stack {
         let providers = match options.kind {
             ProviderKind::Webhook => None,
             kind => {
-                let directory = tempfile::Builder::new().prefix("bongsu-providers-").tempdir()?;
+                let directory = private_directory("bongsu-providers-")?;
                 let file = providers::write(kind, provider_sim.address(), directory.path()).await?;
                 Some((file, directory))
             }
@@ -226,6 +228,11 @@ impl Stack {
         // Blocks until the server is down.
         let _ = tokio::task::spawn_blocking(move || drop(postgres)).await;
     }
+}
+
+/// A directory for secrets, which nobody else can enter; removed with what is returned.
+fn private_directory(prefix: &str) -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir()
 }
 
 async fn database(options: &Options) -> anyhow::Result<(Option<LocalPostgres>, String)> {
