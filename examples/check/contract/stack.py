@@ -16,6 +16,7 @@ LIVE_SERVICES = ("LiveService", "InboxService")
 class Stack:
     def __init__(self, executable):
         command = [executable, "dev", "--any-port", "--json"]
+        self.stopping = False
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         greeting = self.process.stdout.readline()
         if not greeting:
@@ -48,7 +49,10 @@ class Stack:
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10).close()
 
     def begin_to_stop(self):
-        self.process.send_signal(signal.SIGTERM)
+        # A second signal ends it at once, with all that it would have cleared away.
+        if not self.stopping:
+            self.stopping = True
+            self.process.send_signal(signal.SIGTERM)
 
     def stop(self):
         for channel in self.channels.values():
