@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Lets this process, and those that it starts from now on, have `wanted` open files, or as many as the system allows it. Returns
 /// how many it may have.
 ///
-/// The usual limit is 1,024, for programs that cannot count further: they may not pass the hard limit, which is far above.
+/// A process usually begins with 1,024, since select(2) cannot count further, and may raise that to its hard limit.
 pub fn raise(wanted: u64) -> u64 {
     let now = getrlimit(Resource::Nofile);
     // No number means no limit.

@@ -5,6 +5,7 @@
 //! listens on a Unix socket in that directory only, and keeps nothing on disk.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -192,14 +193,17 @@ fn find() -> Result<PathBuf, LocalRedisError> {
         .ok_or(LocalRedisError::NotInstalled)
 }
 
-/// In the system's directory for temporary files or, where a socket's path would be too long there, in /tmp.
+/// In the system's directory for temporary files or, where a socket's path would be too long there, in /tmp. Nobody else can enter it:
+/// there may be a password in its configuration.
 fn make_directory() -> io::Result<TempDir> {
-    let builder = || tempfile::Builder::new().prefix("bongsu-redis-").rand_bytes(6).to_owned();
-    let dir = builder().tempdir()?;
+    let mut builder = tempfile::Builder::new();
+    let builder =
+        builder.prefix("bongsu-redis-").rand_bytes(6).permissions(fs::Permissions::from_mode(0o700));
+    let dir = builder.tempdir()?;
     if dir.path().join(SOCKET).as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
         return Ok(dir);
     }
-    builder().tempdir_in("/tmp")
+    builder.tempdir_in("/tmp")
 }
 
 fn settings(dir: &Path, password: Option<&str>) -> String {
