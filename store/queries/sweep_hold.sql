@@ -1,5 +1,5 @@
--- Takes the batches that nobody works on, of broadcasts that are paused or have ended, out of the queue: left in it, claims
--- would read past them. Those of ended ones are settled from there, which takes longer. So does it with those of broadcasts with a
+-- Takes the batches that nobody works on, of those of the broadcasts $3 that are paused or have ended, out of the queue: left in it,
+-- claims would read past them. Those of ended ones are settled from there, which takes longer. So does it with those of broadcasts with a
 -- rate of their own: their retries, and what was given back.
 WITH idle AS MATERIALIZED (
     SELECT b.id
@@ -14,7 +14,8 @@ WITH idle AS MATERIALIZED (
         LIMIT $2
         FOR UPDATE OF b SKIP LOCKED
     ) AS b
-    WHERE br.settled_at IS NULL AND (br.paused OR br.state = 'cancelling' OR br.expires_at <= now() OR br.max_rate_per_second IS NOT NULL)
+    WHERE br.id = ANY($3::bigint[]) AND br.settled_at IS NULL
+      AND (br.paused OR br.state = 'cancelling' OR br.expires_at <= now() OR br.max_rate_per_second IS NOT NULL)
 )
 UPDATE batch b
 SET state = 'held', lease_owner = NULL, lease_expires_at = NULL,

@@ -1,5 +1,5 @@
--- Offers the batches of resumed broadcasts again: fresh work from where its queue is now, retries when they are due. Those of broadcasts with a
--- rate of their own are taken from where they are: capped_claim.sql.
+-- Offers the batches of those of the broadcasts $3 that were resumed again: fresh work from where its queue is now, retries when they
+-- are due. Those of broadcasts with a rate of their own are taken from where they are: capped_claim.sql.
 WITH idle AS MATERIALIZED (
     SELECT b.id
     FROM broadcast br
@@ -10,7 +10,7 @@ WITH idle AS MATERIALIZED (
         LIMIT $2
         FOR UPDATE OF b SKIP LOCKED
     ) AS b
-    WHERE br.settled_at IS NULL AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
+    WHERE br.id = ANY($3::bigint[]) AND br.settled_at IS NULL AND NOT br.paused AND br.state IN ('fanning_out', 'delivering')
       AND br.expires_at > now() AND br.max_rate_per_second IS NULL
 )
 UPDATE batch b

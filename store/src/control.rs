@@ -30,7 +30,7 @@ impl Store {
         if resumed.rows_affected() > 0 {
             // The sweep would do it within a second.
             let shards = self.shards().await?;
-            hold_and_offer(&mut *self.pool.acquire().await?, shards).await?;
+            hold_and_offer(&mut *self.pool.acquire().await?, shards, &[id.0]).await?;
         }
         self.controlled(id, is_running).await
     }

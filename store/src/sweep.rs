@@ -1,7 +1,11 @@
 //! Sweeps: what no owner will do. They look at the state as it is, so running them twice, or by several processes at once,
 //! does no harm, and a process that dies in the middle leaves nothing but work for the next one.
 
+mod open;
+
 use sqlx::{Connection, PgConnection};
+
+use open::OpenBroadcasts;
 
 use crate::connect::{Lane, Store, bounded};
 use crate::delivery::DeliveryState;
@@ -31,31 +35,40 @@ pub struct Swept {
 pub struct SweepLane {
     lane: Lane,
     store: Store,
+    open: OpenBroadcasts,
+    /// Whether there was more to do in a step of this round than it did.
+    more: bool,
 }
 
 impl Store {
     pub fn sweep_lane(&self) -> SweepLane {
-        SweepLane { lane: self.lane(), store: self.clone() }
+        SweepLane { lane: self.lane(), store: self.clone(), open: OpenBroadcasts::default(), more: false }
     }
 }
 
 impl SweepLane {
-    /// Settles some unleased batches of cancelled and expired broadcasts, holds the rest of them and those of paused ones,
-    /// offers those of resumed ones, and completes broadcasts with nothing left to do.
+    /// Of the next open broadcasts: settles some unleased batches of cancelled and expired ones, holds the rest of them and those of
+    /// paused ones, offers those of resumed ones, and completes what has nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
-        let store = &self.store;
-        let shards =
-            self.lane.run("settings", async |connection| store.read_shards(connection).await).await?;
-        let (more, settled) = self.settle(shards).await?;
-        let moved =
-            self.lane.run("hold", async |connection| hold_and_offer(connection, shards).await).await?;
-        let pool = &self.store.pool;
-        let open = bounded("sweep", async {
-            Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql").fetch_all(pool).await?)
-        })
-        .await?;
-        let completed = if open.is_empty() { vec![] } else { self.store.complete(&open).await? };
-        Ok(Swept { settled, completed, more: more || moved >= STEP_HOLD as u64 })
+        let Self { lane, store, open, .. } = self;
+        let shards = lane.run("settings", async |connection| store.read_shards(connection).await).await?;
+        let ids = lane.run("open broadcasts", async |connection| open.step(connection).await).await?;
+        let mut swept = Swept::default();
+        if !ids.is_empty() {
+            let (more, settled) = self.settle(shards, &ids).await?;
+            let hold = async |connection: &mut PgConnection| hold_and_offer(connection, shards, &ids).await;
+            let moved = self.lane.run("hold", hold).await?;
+            let pool = &self.store.pool;
+            let done = bounded("sweep", async {
+                Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql", &ids).fetch_all(pool).await?)
+            })
+            .await?;
+            let completed = if done.is_empty() { vec![] } else { self.store.complete(&done).await? };
+            self.more |= more || moved >= STEP_HOLD as u64;
+            swept = Swept { settled, completed, more: false };
+        }
+        swept.more = !self.open.is_round_over() || std::mem::take(&mut self.more);
+        Ok(swept)
     }
 
     /// Drops senders from the list that were gone long ago.
@@ -69,11 +82,12 @@ impl SweepLane {
     }
 
     /// Whether there is more to settle in a shard, and how many deliveries were.
-    async fn settle(&mut self, shards: Shards) -> Result<(bool, i64)> {
+    async fn settle(&mut self, shards: Shards, open: &[i64]) -> Result<(bool, i64)> {
         self.lane
             .run("sweep", async |connection| {
-                let ended =
-                    sqlx::query_file_scalar!("queries/sweep_ended.sql").fetch_all(&mut *connection).await?;
+                let ended = sqlx::query_file_scalar!("queries/sweep_ended.sql", open)
+                    .fetch_all(&mut *connection)
+                    .await?;
                 if ended.is_empty() {
                     return Ok((false, 0));
                 }
@@ -102,14 +116,21 @@ async fn settle_in(connection: &mut PgConnection, shard: Shard, ended: &[i64]) -
     Ok((swept.len(), swept.iter().map(|r| i64::from(r.deliveries)).sum()))
 }
 
-/// Batches of paused and ended broadcasts leave the queue, those of resumed ones come back. Returns the largest of these numbers.
-pub(crate) async fn hold_and_offer(connection: &mut PgConnection, shards: Shards) -> Result<u64> {
+/// Of these broadcasts, batches of paused and ended ones leave the queue, those of resumed ones come back. Returns the largest of these
+/// numbers.
+pub(crate) async fn hold_and_offer(
+    connection: &mut PgConnection,
+    shards: Shards,
+    broadcasts: &[i64],
+) -> Result<u64> {
     let mut most = 0;
     for shard in shards.all() {
-        let held =
-            sqlx::query_file!("queries/sweep_hold.sql", shard, STEP_HOLD).execute(&mut *connection).await?;
-        let offered =
-            sqlx::query_file!("queries/sweep_unhold.sql", shard, STEP_HOLD).execute(&mut *connection).await?;
+        let held = sqlx::query_file!("queries/sweep_hold.sql", shard, STEP_HOLD, broadcasts)
+            .execute(&mut *connection)
+            .await?;
+        let offered = sqlx::query_file!("queries/sweep_unhold.sql", shard, STEP_HOLD, broadcasts)
+            .execute(&mut *connection)
+            .await?;
         most = most.max(held.rows_affected()).max(offered.rows_affected());
     }
     Ok(most)

@@ -85,7 +85,7 @@ impl Lag {
 pub(super) async fn run(
     engine: Arc<Engine>,
     mut settled: mpsc::Receiver<Settled>,
-    touched: mpsc::Sender<BroadcastId>,
+    touched: mpsc::UnboundedSender<BroadcastId>,
     abandon: CancellationToken,
 ) {
     let mut lane = engine.store.flush_lane(engine.sender);
@@ -142,7 +142,12 @@ fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
 
 /// Writes a flush, however long the database is away. One that is too much for it is halved; what it refuses is halved
 /// until the one outcome is found that it does not take, so that this one cannot wedge the rest.
-async fn write(engine: &Engine, lane: &mut FlushLane, flush: Flush, touched: &mpsc::Sender<BroadcastId>) {
+async fn write(
+    engine: &Engine,
+    lane: &mut FlushLane,
+    flush: Flush,
+    touched: &mpsc::UnboundedSender<BroadcastId>,
+) {
     let mut todo = vec![flush];
     let (mut retry, mut slow) = (RETRY.0, 0);
     while let Some(flush) = todo.pop() {
@@ -157,8 +162,8 @@ async fn write(engine: &Engine, lane: &mut FlushLane, flush: Flush, touched: &mp
                 report(&flushed);
                 engine.holdings.forget(flush.closed.iter());
                 for id in flushed.touched {
-                    // Not waited for: the sweep completes what does not fit.
-                    let _ = touched.try_send(id);
+                    // Closed by an abandoned drain only.
+                    let _ = touched.send(id);
                 }
                 continue;
             }

@@ -14,6 +14,7 @@ mod breaker;
 mod call;
 mod capped;
 mod claim;
+mod complete;
 mod control;
 pub mod doubt;
 mod flush;
@@ -146,7 +147,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let engine = Arc::new(Engine::new(store, presence, sender, limits, lines, tracer));
     let (settled, to_flush) = mpsc::channel(FLUSH_CHANNEL);
-    let (touched, to_complete) = mpsc::channel(FLUSH_CHANNEL);
+    let (touched, to_complete) = mpsc::unbounded_channel();
     let stop_control = CancellationToken::new();
     let abandon = CancellationToken::new();
 
@@ -160,19 +161,20 @@ pub async fn run(
         starters.spawn(call::run(calls.clone(), line.clone(), shutdown.clone()));
     }
     starters.spawn(slow_tier::run(engine.clone(), shutdown.clone()));
+    starters.spawn(sweep::run(engine.clone(), shutdown.clone()));
     starters.spawn(hygiene::run(engine.clone(), calls.settled.clone(), shutdown.clone()));
     starters.spawn(mark::run(engine.clone(), calls.settled.clone(), marking, shutdown.clone()));
     drop(calls);
     let mut recorders = JoinSet::new();
     recorders.spawn(flush::run(engine.clone(), to_flush, touched, abandon.clone()));
-    recorders.spawn(sweep::run(engine.clone(), to_complete));
+    recorders.spawn(complete::run(engine.clone(), to_complete));
     let mut control = JoinSet::new();
     control.spawn(control::run(engine.clone(), stop_control.clone()));
 
     tokio::select! {
         biased; // with the shutdown all of them end
         () = shutdown.cancelled() => {}
-        _ = starters.join_next() => anyhow::bail!("a task that starts calls ended by itself"),
+        _ = starters.join_next() => anyhow::bail!("a task that starts calls, or sweeps, ended by itself"),
         _ = recorders.join_next() => anyhow::bail!("a task that records outcomes ended by itself"),
         _ = control.join_next() => anyhow::bail!("the task that keeps leases ended by itself"),
     }
@@ -180,8 +182,8 @@ pub async fn run(
         while starters.join_next().await.is_some() {}
         engine.calls.close();
         engine.calls.wait().await;
-        // With the last call the channel's last sender is gone: the flush writes what is left and ends, and the sweep with
-        // it. That only takes longer where the database is away.
+        // With the last call the channel's last sender is gone: the flush writes what is left and ends, and what
+        // completes with it. That only takes longer where the database is away.
         while recorders.join_next().await.is_some() {}
     };
     if tokio::time::timeout(engine.limits.call_timeout + engine.limits.drain_grace, drain).await.is_err() {

@@ -30,4 +30,5 @@ mod scheduling;
 mod sharding;
 mod slow_tier;
 mod stage;
+mod sweeping;
 mod takeover;

@@ -58,3 +58,26 @@ async fn a_claim_does_not_read_the_batches_of_a_cancelled_broadcast_for_long() {
     // Claims still meet the dead index entries until no snapshot needs them, and clear them away then.
     harness::until(async || pages_of_a_claim(&database).await <= GROWTH * alone + SLACK).await;
 }
+
+#[tokio::test]
+async fn a_sweep_does_not_read_what_has_ended_while_somebody_holds_an_old_snapshot() {
+    let mut database = Database::new().await;
+    database.run(include_str!("work.sql")).await;
+    let pages = async |database: &Database| {
+        let mut session = Session::open(&database.store).await;
+        session.explain(statement("sweep_open")).await.unwrap().buffers
+    };
+    let alone = pages(&database).await;
+    let snapshot = database.store.hold_snapshot().await.unwrap();
+    // Earlier than what the sweep has looked at.
+    let short = "INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, expires_at)
+                 SELECT n, 'test', 'short-' || n, '', '', '', '{}', 'normal', 'everyone', 'delivering', '2100-01-01'
+                 FROM generate_series(1, 20000) AS n";
+    database.run(short).await;
+    database
+        .run("UPDATE broadcast SET state = 'completed', settled_at = now() WHERE idempotency_key LIKE 'short-%'")
+        .await;
+    let beside = pages(&database).await;
+    snapshot.end().await.unwrap();
+    assert!(beside <= GROWTH * alone + SLACK, "{beside} pages instead of {alone}");
+}

@@ -99,18 +99,23 @@ pub const STATEMENTS: &[Statement] = statements! {
     Pool "live_wake"          ("0, 1000, ARRAY[live(), at_work()]") 2,
     // shard, provider, sender, lease, our heartbeat, held
     Lane "batch_claim_probe"  ("0, 1, me(), 20, now(), '{}'") 1,
-    // shard, batches at most
-    Lane "sweep_hold"         ("0, 1000") 12,
-    Lane "sweep_unhold"       ("0, 1000") 4,
-    Lane "sweep_ended"        ("") 1,
+    // from
+    Lane "sweep_open"         ("at_work()") 1,
+    // broadcasts
+    Lane "sweep_still_open"   ("ARRAY[at_work(), final(), paused()]") 2,
+    // shard, batches at most, broadcasts
+    Lane "sweep_hold"         ("0, 1000, ARRAY[at_work(), ended(), paused(), resumed(), capped()]") 12,
+    Lane "sweep_unhold"       ("0, 1000, ARRAY[at_work(), ended(), paused(), resumed(), capped()]") 4,
+    // broadcasts
+    Lane "sweep_ended"        ("ARRAY[at_work(), ended(), paused()]") 1,
     // shard, batches at most, broadcasts
     Lane "sweep_lock"         ("0, 20, ARRAY[ended()]") 8,
     // shard, batches, states
     Lane "sweep_settle"       ("0, '{31, 35}', '{cancelled, cancelled}'") 2,
     // shard, sender, seconds of silence, our heartbeat
     Lane "sender_revoke_dead" ("0, me(), 1.5, now()") 0,
-    Pool "sweep_complete"     ("") 1,
     // broadcasts
+    Pool "sweep_complete"     ("ARRAY[at_work(), all_done()]") 1,
     Pool "broadcast_complete" ("ARRAY[all_done(), at_work()]") 1,
     Pool "broadcast_counts"   ("ARRAY[at_work(), final()]") 2,
     Pool "broadcast_get"      ("at_work()") 1,
