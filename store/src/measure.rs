@@ -84,6 +84,16 @@ impl Store {
         Ok(at.fetch_one(&self.pool).await?)
     }
 
+    /// When the last delivery of a broadcast that took so many calls at most became final.
+    pub async fn settled_within_calls(&self, broadcast: i64, calls: i32) -> Result<Option<OffsetDateTime>> {
+        let at = sqlx::query_scalar!(
+            "SELECT max(settled_at) FROM delivery WHERE broadcast_id = $1 AND attempts <= $2",
+            broadcast,
+            calls
+        );
+        Ok(at.fetch_one(&self.pool).await?)
+    }
+
     /// Makes a delivery for each device that can be sent to, page by page like a fan-out, and nothing else: neither batches nor
     /// a broadcast. Says how many, and how long it took.
     pub async fn insert_deliveries_alone(&self) -> Result<(u64, Duration)> {
