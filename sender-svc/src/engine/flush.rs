@@ -19,8 +19,10 @@ use crate::metrics;
 /// an eighth less of Postgres' time for each, measured side by side. A crash repeats no more for it: calls without a recorded
 /// outcome have a bound of their own.
 const MOST_OUTCOMES: usize = 2_000;
-/// How long the first outcome of a flush waits for company.
-const GATHER: Duration = Duration::from_millis(10);
+/// The first outcome of a flush waits for so much company …
+const ENOUGH: usize = 1_000;
+/// … but no longer than this.
+const GATHER: Duration = Duration::from_millis(20);
 /// Code of a dead letter whose own words the database refused.
 const UNRECORDABLE: &str = "unrecordable";
 /// A flush that took too long so many times is halved.
@@ -94,7 +96,7 @@ pub(super) async fn run(
         while settled.recv_many(&mut gathered, MOST_OUTCOMES).await > 0 {
             engine.flush_lag.begins();
             let until = Instant::now() + GATHER;
-            while gathered.len() < MOST_OUTCOMES {
+            while gathered.len() < ENOUGH {
                 let room = MOST_OUTCOMES - gathered.len();
                 match tokio::time::timeout_at(until, settled.recv_many(&mut gathered, room)).await {
                     Ok(n) if n > 0 => {}
