@@ -131,13 +131,14 @@ async fn sweep(store: Store, shutdown: CancellationToken) {
     let mut lane = store.sweep_lane();
     let mut outage = Outage::new("sweep");
     while !shutdown.is_cancelled() {
+        let began = Instant::now();
         let pause = match lane.sweep().await {
             Ok(swept) => {
                 outage.over();
                 if swept.settled > 0 || !swept.completed.is_empty() {
                     tracing::debug!(settled = swept.settled, completed = swept.completed.len(), "swept");
                 }
-                if swept.more { Duration::ZERO } else { SWEEP_INTERVAL }
+                swept.pause(began.elapsed(), SWEEP_INTERVAL)
             }
             Err(error) => outage.failed(&error),
         };

@@ -1,6 +1,6 @@
 -- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that are due, each up
--- to half of its free deliveries $4, then fresh work in rank order from its floor $5; never more than $3 batches a lane. Whoever
--- has work in hand asks for fresh work up to its rank $11 only, and for retries or not ($12). Providers
+-- to half of its free deliveries $4, then fresh work in rank order from its floor $5 on, and of that very rank after the batch $13;
+-- never more than $3 batches a lane. Whoever has work in hand asks for fresh work up to its rank $11 only, and for retries or not ($12). Providers
 -- that are parked or asked for a pause, and broadcasts that were paused or cancelled or have expired, are passed over here,
 -- so that these act at once.
 --
@@ -14,9 +14,9 @@
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
 -- Rows that others hold are skipped, so a claim never waits. OFFSET 0 keeps each look at a broadcast one by its key.
 WITH wanted AS MATERIALIZED (
-    SELECT w.provider_id, w.batches, w.deliveries, w.floor, w.ceiling, w.retries
-    FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[], $11::bigint[], $12::boolean[])
-         AS w(provider_id, batches, deliveries, floor, ceiling, retries)
+    SELECT w.provider_id, w.batches, w.deliveries, w.floor, w.after, w.ceiling, w.retries
+    FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[], $13::bigint[], $11::bigint[], $12::boolean[])
+         AS w(provider_id, batches, deliveries, floor, after, ceiling, retries)
     JOIN provider p ON p.id = w.provider_id
     WHERE p.parked_since IS NULL AND (p.held_until IS NULL OR p.held_until <= now())
 ), expired AS MATERIALIZED (
@@ -81,7 +81,7 @@ WITH wanted AS MATERIALIZED (
                                   AND br.expires_at > now() AND NOT br.paused
                                 OFFSET 0) AS br
             WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'ready'
-                  AND b.rank >= w.floor AND b.rank <= w.ceiling
+                  AND (b.rank, b.id) > (w.floor, w.after) AND b.rank <= w.ceiling
             ORDER BY b.rank, b.id
             LIMIT w.batches
             FOR UPDATE OF b SKIP LOCKED

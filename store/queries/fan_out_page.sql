@@ -82,9 +82,11 @@ WITH marked AS (
     -- In order of the key: each row goes beside the last.
     SELECT $1, $3, $4, id FROM target ORDER BY id
 ), cut AS (
-    SELECT chunk, min(id) AS first_id, max(id) AS last_id, count(*)::int AS size, array_agg(id ORDER BY id) AS ids
-    FROM (SELECT id, (row_number() OVER (ORDER BY id) - 1) / $10::int AS chunk FROM target) AS numbered
-    GROUP BY chunk
+    SELECT chunk, ids[chunk * $10::int + 1] AS first_id, ids[least((chunk + 1) * $10::int, of)] AS last_id,
+           least($10::int, of - chunk * $10::int) AS size,
+           CASE WHEN $2 = 'users' THEN ids[chunk * $10::int + 1 : (chunk + 1) * $10::int] END AS ids
+    FROM (SELECT array_agg(id ORDER BY id) AS ids, count(*)::int AS of FROM target) AS page
+    CROSS JOIN generate_series(0, (of + $10::int - 1) / $10::int - 1) AS chunk
 )
 INSERT INTO batch (shard, broadcast_id, provider_id, attempt, state, size, rank, first_device_id, last_device_id, device_ids)
 SELECT $3, $1, $4, 1,
@@ -92,8 +94,7 @@ SELECT $3, $1, $4, 1,
        CASE WHEN (SELECT max_rate_per_second FROM broadcast WHERE id = $1) IS NULL THEN 'ready' ELSE 'held' END::batch_state, size,
        -- Thousandths of a delivery at weight 1, from where the provider's queue is or from this broadcast's last batch.
        greatest(p.vtime, $9::bigint) + sum(size * 1000 / $11::bigint) OVER (ORDER BY chunk)::bigint,
-       CASE WHEN $2 <> 'users' THEN first_id END, CASE WHEN $2 <> 'users' THEN last_id END,
-       CASE WHEN $2 = 'users' THEN ids END
+       CASE WHEN $2 <> 'users' THEN first_id END, CASE WHEN $2 <> 'users' THEN last_id END, ids
 FROM cut CROSS JOIN provider p
 WHERE p.id = $4
 ORDER BY chunk

@@ -10,8 +10,8 @@ SET sent = b.sent + t.sent, dead_attempts_exhausted = b.dead_attempts_exhausted 
                  WHEN b.attempt = 1 THEN 'ready'
                  ELSE 'waiting' END::batch_state,
     next_attempt_at = CASE WHEN t.close AND b.accounted + t.total < b.size AND b.attempt > 1 THEN now() END,
-    -- Offered again from where the queue is now: below, nobody looks.
-    rank = CASE WHEN t.close THEN greatest(b.rank, p.vtime) ELSE b.rank END,
+    -- Offered again from where the queue is now: below, and at that very rank, nobody looks.
+    rank = CASE WHEN t.close THEN greatest(b.rank, p.vtime + 1) ELSE b.rank END,
     lease_owner = CASE WHEN NOT t.close THEN b.lease_owner END,
     lease_expires_at = CASE WHEN NOT t.close THEN b.lease_expires_at END
 FROM (

@@ -6,7 +6,7 @@ WITH mine AS MATERIALIZED (
 UPDATE batch b
 SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,
     next_attempt_at = CASE WHEN b.attempt > 1 THEN now() END,
-    rank = greatest(b.rank, p.vtime),
+    rank = greatest(b.rank, p.vtime + 1),
     lease_owner = NULL, lease_expires_at = NULL
 FROM provider p
 WHERE b.shard = $1 AND b.id = ANY (ARRAY(SELECT id FROM mine)) AND p.id = b.provider_id

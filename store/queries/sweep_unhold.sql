@@ -15,6 +15,6 @@ WITH idle AS MATERIALIZED (
 )
 UPDATE batch b
 SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,
-    rank = greatest(b.rank, p.vtime)
+    rank = greatest(b.rank, p.vtime + 1)
 FROM provider p
 WHERE b.shard = $1 AND b.id = ANY (ARRAY(SELECT id FROM idle)) AND p.id = b.provider_id

@@ -125,6 +125,7 @@ impl ClaimLane {
         let deliveries: Vec<i32> = wants.iter().map(|w| w.deliveries).collect();
         let floors: Vec<i64> = wants.iter().map(|w| w.floor).collect();
         let ceilings: Vec<i64> = wants.iter().map(|w| w.beside.map_or(i64::MAX, |b| b.rank)).collect();
+        let after: Vec<i64> = wants.iter().map(|w| self.turns.passed(shard, w)).collect();
         let retries: Vec<bool> = wants.iter().map(|w| w.beside.is_none_or(|b| b.retries)).collect();
         let owner = self.sender.0;
         self.lane
@@ -143,7 +144,8 @@ impl ClaimLane {
                     &held,
                     reclaim.map(|reclaim| reclaim.heartbeat_at),
                     &ceilings,
-                    &retries
+                    &retries,
+                    &after
                 )
                 .fetch_all(connection)
                 .await?)

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::claim::LeasedBatch;
-use crate::ids::{ProviderId, Shard};
+use crate::ids::{BatchId, ProviderId, Shard};
 use crate::shards::Shards;
 
 /// How much a sender can take for one provider.
@@ -40,6 +40,10 @@ pub(crate) struct Turns {
     /// The greatest rank of fresh work claimed here. Providers have one virtual time, which the shard that is ahead moves:
     /// in those behind, work lies below the floor.
     reached: HashMap<(Shard, ProviderId), i64>,
+    /// The last batch that was claimed of those whose rank is the floor. Many have the same: all that came to one user each between
+    /// two heartbeats; and where the sender falls behind, all that came since. No more come, since whatever is ranked after the
+    /// floor was published has a greater one.
+    passed: HashMap<(Shard, ProviderId), (i64, BatchId)>,
 }
 
 /// One claim.
@@ -55,7 +59,7 @@ pub(crate) struct Round {
 impl Turns {
     pub fn new() -> Self {
         // Senders that start together do not all begin with the same.
-        Self { first: usize::from(rand::random::<u16>()), reached: HashMap::new() }
+        Self { first: usize::from(rand::random::<u16>()), reached: HashMap::new(), passed: HashMap::new() }
     }
 
     /// The shards, from the one whose turn it is.
@@ -94,6 +98,12 @@ impl Turns {
         Some((shard, wants.collect()))
     }
 
+    /// After which batch, of those whose rank is the floor, there is something to look for.
+    pub fn passed(&self, shard: Shard, want: &Want) -> i64 {
+        let passed = self.passed.get(&(shard, want.provider)).filter(|(rank, _)| *rank == want.floor);
+        passed.map_or(i64::MIN, |(_, id)| id.0)
+    }
+
     /// Notes what the shard had of what it was asked for.
     pub fn took(&mut self, round: &mut Round, shard: Shard, asked: &[Want], batches: &[LeasedBatch]) {
         let mut more = false;
@@ -109,6 +119,10 @@ impl Turns {
             more |= full && left.batches > 0 && left.deliveries > 0;
             // Not what somebody held before: it may have come from far ahead.
             let fresh = taken.filter(|batch| batch.attempt == 1 && batch.reclaims == 0);
+            let at_floor = fresh.clone().filter(|batch| batch.rank == asked.floor);
+            if let Some(last) = at_floor.map(|batch| batch.id).max() {
+                self.passed.insert((shard, asked.provider), (asked.floor, last));
+            }
             if let Some(rank) = fresh.map(|batch| batch.rank).max() {
                 let reached = self.reached.entry((shard, asked.provider)).or_insert(rank);
                 *reached = rank.max(*reached);
@@ -123,7 +137,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{BatchId, BroadcastId};
+    use crate::ids::BroadcastId;
 
     fn want(deliveries: i32) -> Want {
         Want { provider: ProviderId(1), batches: 64, deliveries, floor: 1_000, beside: None }
@@ -203,5 +217,39 @@ mod tests {
             turns.took(&mut round, shard, &wants, &[]);
         }
         assert_eq!(floors, [(1, i64::MIN), (0, 7)]);
+    }
+
+    #[test]
+    fn of_the_rank_that_is_the_floor_what_was_claimed_is_passed_over_and_no_other() {
+        let mut turns = from(0);
+        let claim = |turns: &mut Turns, batches: &[(i64, i64, i32)]| {
+            let mut round = turns.begin(Shards(1), &[want(1_000)]);
+            let (shard, wants) = turns.next(&mut round).unwrap();
+            let passed = turns.passed(shard, &wants[0]);
+            let batches: Vec<_> = batches
+                .iter()
+                .map(|(id, rank, reclaims)| LeasedBatch {
+                    id: BatchId(*id),
+                    size: 1,
+                    reclaims: *reclaims,
+                    ..batch(shard, *rank)
+                })
+                .collect();
+            turns.took(&mut round, shard, &wants, &batches);
+            passed
+        };
+        assert_eq!(
+            claim(&mut turns, &[(7, 1_000, 0), (5, 1_000, 0), (9, 1_000, 1), (8, 1_001, 0)]),
+            i64::MIN
+        );
+        assert_eq!(
+            claim(&mut turns, &[(10, 1_001, 0)]),
+            7,
+            "neither one of a greater rank nor somebody else's lease"
+        );
+        assert_eq!(claim(&mut turns, &[]), 7);
+        let (elsewhere, higher) =
+            (turns.passed(1, &want(1)), turns.passed(0, &Want { floor: 1_001, ..want(1) }));
+        assert_eq!((elsewhere, higher), (i64::MIN, i64::MIN));
     }
 }

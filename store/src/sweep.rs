@@ -3,6 +3,8 @@
 
 mod open;
 
+use std::time::Duration;
+
 use sqlx::{Connection, PgConnection};
 
 use open::OpenBroadcasts;
@@ -17,6 +19,9 @@ use crate::shards::Shards;
 const STEP_BATCHES: i64 = 20;
 /// Batches held, or offered again, in one statement.
 const STEP_HOLD: i64 = 1_000;
+/// After a step with nothing to do, while the round goes on: so many times as long as it took. Where a million broadcasts are open,
+/// because they are scheduled or a provider is parked, a round takes a minute instead of all that a processor has.
+const REST_SHARE: u32 = 4;
 
 /// What one step of a sweep did.
 #[must_use]
@@ -26,8 +31,23 @@ pub struct Swept {
     pub settled: i64,
     /// Broadcasts that became final.
     pub completed: Vec<BroadcastId>,
-    /// Whether there is probably more to do at once.
+    /// Whether there is probably more to do for the broadcasts that this step looked at. The next one looks at the same.
     pub more: bool,
+    /// Whether each was looked at that was open when the round began.
+    pub round_over: bool,
+}
+
+impl Swept {
+    /// For how long to do nothing after this step, which `took` so long; between rounds it is `every`.
+    pub fn pause(&self, took: Duration, every: Duration) -> Duration {
+        if self.more {
+            Duration::ZERO
+        } else if self.round_over {
+            every
+        } else {
+            every.min(took * REST_SHARE)
+        }
+    }
 }
 
 /// A connection of its own for sweeps.
@@ -36,13 +56,11 @@ pub struct SweepLane {
     lane: Lane,
     store: Store,
     open: OpenBroadcasts,
-    /// Whether there was more to do in a step of this round than it did.
-    more: bool,
 }
 
 impl Store {
     pub fn sweep_lane(&self) -> SweepLane {
-        SweepLane { lane: self.lane(), store: self.clone(), open: OpenBroadcasts::default(), more: false }
+        SweepLane { lane: self.lane(), store: self.clone(), open: OpenBroadcasts::default() }
     }
 }
 
@@ -64,10 +82,13 @@ impl SweepLane {
             })
             .await?;
             let completed = if done.is_empty() { vec![] } else { self.store.complete(&done).await? };
-            self.more |= more || moved >= STEP_HOLD as u64;
-            swept = Swept { settled, completed, more: false };
+            let more = more || moved >= STEP_HOLD as u64;
+            if more {
+                self.open.stay(ids.len());
+            }
+            swept = Swept { settled, completed, more, round_over: false };
         }
-        swept.more = !self.open.is_round_over() || std::mem::take(&mut self.more);
+        swept.round_over = self.open.is_round_over();
         Ok(swept)
     }
 

@@ -6,10 +6,11 @@ use bongsu_proto::v1::delivery_service_client::DeliveryServiceClient;
 use bongsu_proto::v1::explain_delivery_request::Recipient;
 use bongsu_proto::v1::update_consent_request::Subject;
 use bongsu_proto::v1::{
-    DeadReason, DeliveryState, DeliveryVerdict, DeviceEventKind, DeviceExplanation, DeviceRegistration,
-    ExplainDeliveryRequest, ExplainDeliveryResponse, ListDeliveriesRequest, ListSendersRequest,
-    PauseBroadcastRequest, RegisterDeviceRequest, ReplayDeadLettersRequest, SenderState,
-    UnregisterDeviceRequest, UpdateConsentRequest, audience, unregister_device_request,
+    CreateBroadcastRequest, DeadReason, DeliveryState, DeliveryVerdict, DeviceEventKind, DeviceExplanation,
+    DeviceRegistration, ExplainDeliveryRequest, ExplainDeliveryResponse, Guarantee, ListDeliveriesRequest,
+    ListSendersRequest, PauseBroadcastRequest, RegisterDeviceRequest, ReplayDeadLettersRequest, SenderState,
+    UnregisterDeviceRequest, UpdateConsentRequest, audience, create_broadcast_request,
+    unregister_device_request,
 };
 use bongsu_store::testing::Saboteur;
 use provider_sim::Behaviour;
@@ -19,7 +20,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::processes::BONGSU;
-use crate::world::{World, to, until};
+use crate::world::{World, to, to_everyone, until};
 
 type Deliveries = DeliveryServiceClient<Channel>;
 
@@ -180,6 +181,38 @@ async fn a_replay_a_pause_a_list_and_a_dropped_day_are_told() {
     assert_told(&dropped.devices[0], DeliveryVerdict::DeliveriesDropped, &["retention"]);
     let died = explain(deliveries, id, "failing").await;
     assert_told(&died, DeliveryVerdict::AttemptsExhausted, &["push said 503"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_under_way_one_that_nobody_answered_and_one_that_came_too_late_are_told() {
+    let mut world = World::new(Behaviour { hang: true, ..Default::default() }).await;
+    world.add_sender(|config| config.call_timeout_ms = 3_000).await;
+    world.import_registrations(vec![registration("good")]).await;
+    let once = CreateBroadcastRequest { guarantee: Guarantee::AtMostOnce.into(), ..to_everyone("once") };
+    let once = world.create(once).await.id;
+    let deliveries = world.deliveries().await;
+    let told = async |id, verdict: DeliveryVerdict| {
+        until("it is told", async || explain(&mut deliveries.clone(), id, "good").await.verdict() == verdict)
+            .await;
+        explain(&mut deliveries.clone(), id, "good").await
+    };
+    let calling = told(once, DeliveryVerdict::Sending).await;
+    assert_told(&calling, DeliveryVerdict::Sending, &["push is being called", "never called again"]);
+    world.finish(once).await;
+    let unknown = told(once, DeliveryVerdict::Unconfirmed).await;
+    assert_told(&unknown, DeliveryVerdict::Unconfirmed, &["push may have accepted it", "first call"]);
+    assert_eq!(unknown.dead_letter.unwrap().reason(), DeadReason::Unconfirmed);
+
+    // The next call may begin in an hour.
+    world.sim.behave(json!({"hang": false, "status": 503, "retry_after_s": 3600})).await;
+    let ttl = create_broadcast_request::Expiry::Ttl(prost_types::Duration { seconds: 1, nanos: 0 });
+    let late = CreateBroadcastRequest { expiry: Some(ttl), ..to_everyone("late") };
+    let late = world.create(late).await.id;
+    world.finish(late).await;
+    let expired = told(late, DeliveryVerdict::Expired).await;
+    assert_told(&expired, DeliveryVerdict::Expired, &["the broadcast expired at", "before push accepted it"]);
+    assert_eq!(expired.delivery.unwrap().state(), DeliveryState::Expired);
     world.stop().await;
 }
 

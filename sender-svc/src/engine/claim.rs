@@ -28,11 +28,12 @@ const FULL_BATCH: usize = 500;
 const MOST_BATCHES: usize = 256;
 /// The same for what is claimed beside work in hand.
 const MOST_BESIDE: usize = 32;
-/// Fresh work below the floor (see [`Line::floor`]) is looked for this often, and while there is other work this seldom at
-/// least: what a transaction that took long has made lies there, and must not wait for everything above it.
-const BELOW_FLOOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// … and the longer the look takes, the less often: dead entries make it dear where an old snapshot keeps them.
-const BELOW_FLOOR_SHARE: u32 = 50;
+/// Fresh work below the floor (see [`Line::floor`]) and leases that ran out are looked for this often, and while there is other
+/// work this seldom at least: what a transaction that took long has made lies below, and must not wait for everything above it.
+const THOROUGH: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// … and the longer the look takes, the less often: where an old snapshot keeps them, it meets a dead entry for each batch that was
+/// ever claimed.
+const THOROUGH_SHARE: u32 = 50;
 
 pub(super) struct Claimer {
     pub(super) engine: Arc<Engine>,
@@ -44,8 +45,8 @@ pub(super) struct Claimer {
     pub(super) presence: PresenceHealth,
     /// Some of our leases may be unknown to us: an answer was lost.
     orphans: bool,
-    looked_below: Instant,
-    look_below_every: Duration,
+    looked_thoroughly: Instant,
+    thorough_every: Duration,
     idle: bool,
 }
 
@@ -59,8 +60,8 @@ pub(super) async fn run(calls: Calls, drain: CancellationToken) {
         batch_size: HashMap::new(),
         presence: PresenceHealth::default(),
         orphans: false,
-        looked_below: Instant::now(),
-        look_below_every: BELOW_FLOOR.0,
+        looked_thoroughly: Instant::now(),
+        thorough_every: THOROUGH.0,
         idle: true,
     };
     let mut poll = POLL.0;
@@ -116,20 +117,27 @@ impl Claimer {
         }
         self.probe().await?;
         self.claim_capped().await?;
-        let below = if self.idle { BELOW_FLOOR.0 } else { self.look_below_every };
-        let look_below = self.looked_below.elapsed() >= below;
-        let wants = self.wants(look_below);
+        let every = if self.idle { THOROUGH.0 } else { self.thorough_every };
+        let due = self.looked_thoroughly.elapsed() >= every;
+        let thorough = due || self.engine.look_for_leases.load(Ordering::Relaxed);
+        let wants = self.wants(thorough);
         if wants.is_empty() {
             return Ok(None);
         }
+        if thorough {
+            self.engine.look_for_leases.store(false, Ordering::Relaxed);
+        }
         let held = self.engine.holdings.leases();
         let sent = Instant::now();
-        let reclaim = self.may_reclaim();
+        let reclaim = self.may_reclaim().filter(|_| thorough);
         let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await?;
         metrics::claimed(sent.elapsed(), &batches);
-        if look_below {
-            self.looked_below = sent;
-            self.look_below_every = (sent.elapsed() * BELOW_FLOOR_SHARE).clamp(BELOW_FLOOR.0, BELOW_FLOOR.1);
+        if thorough {
+            self.looked_thoroughly = sent;
+            self.thorough_every = (sent.elapsed() * THOROUGH_SHARE).clamp(THOROUGH.0, THOROUGH.1);
+            // Perhaps there are more.
+            let some = batches.iter().any(|batch| batch.reclaims > 0);
+            self.engine.look_for_leases.fetch_or(some, Ordering::Relaxed);
         }
         if batches.is_empty() {
             // What was looked for beside other work says nothing of the queue.
@@ -167,7 +175,7 @@ impl Claimer {
         Ok(taken)
     }
 
-    fn wants(&self, look_below: bool) -> Vec<Want> {
+    fn wants(&self, thorough: bool) -> Vec<Want> {
         let lines = self.engine.lines.iter();
         lines
             .filter_map(|line| {
@@ -186,7 +194,7 @@ impl Claimer {
                     provider: line.provider,
                     batches: i32::try_from(batches).unwrap_or(i32::MAX),
                     deliveries: i32::try_from(deliveries).unwrap_or(i32::MAX),
-                    floor: if look_below { i64::MIN } else { line.floor.load(Ordering::Relaxed) },
+                    floor: if thorough { i64::MIN } else { line.floor.load(Ordering::Relaxed) },
                     beside,
                 })
             })

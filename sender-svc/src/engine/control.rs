@@ -149,6 +149,7 @@ impl Control {
             if revoked > 0 {
                 tracing::warn!(batches = revoked, "a sender died; its batches can be claimed");
                 metrics::revoked(revoked);
+                engine.look_for_leases.store(true, Ordering::Relaxed);
                 engine.take_now.notify_one();
             }
         }

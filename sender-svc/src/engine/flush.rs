@@ -21,8 +21,10 @@ use crate::metrics;
 const MOST_OUTCOMES: usize = 2_000;
 /// The first outcome of a flush waits for so much company …
 const ENOUGH: usize = 1_000;
-/// … but no longer than this.
+/// … but no longer than this …
 const GATHER: Duration = Duration::from_millis(20);
+/// … and looks so often how much there is. To be woken by each outcome would cost more.
+const LOOK: Duration = Duration::from_millis(2);
 /// Code of a dead letter whose own words the database refused.
 const UNRECORDABLE: &str = "unrecordable";
 /// A flush that took too long so many times is halved.
@@ -96,17 +98,18 @@ pub(super) async fn run(
         while settled.recv_many(&mut gathered, MOST_OUTCOMES).await > 0 {
             engine.flush_lag.begins();
             let until = Instant::now() + GATHER;
-            while gathered.len() < ENOUGH {
-                let room = MOST_OUTCOMES - gathered.len();
-                match tokio::time::timeout_at(until, settled.recv_many(&mut gathered, room)).await {
-                    Ok(n) if n > 0 => {}
-                    _ => break,
-                }
+            while gathered.len() + settled.len() < ENOUGH && Instant::now() < until {
+                tokio::time::sleep(LOOK).await;
             }
-            let (flush, permits) = assemble(std::mem::take(&mut gathered));
+            while gathered.len() < MOST_OUTCOMES
+                && let Ok(more) = settled.try_recv()
+            {
+                gathered.push(more);
+            }
+            let (flush, recorded) = assemble(gathered.drain(..));
             write(&engine, &mut lane, flush, &touched).await;
             engine.flush_lag.ends();
-            drop(permits);
+            drop(recorded);
             engine.claim_now.notify_one();
         }
     };
@@ -117,9 +120,10 @@ pub(super) async fn run(
     lane.close().await;
 }
 
-fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
+/// What is to be written, and the places among the unrecorded that become free with it.
+fn assemble(settled: impl ExactSizeIterator<Item = Settled>) -> (Flush, Option<OwnedSemaphorePermit>) {
     let mut flush = Flush { outcomes: Vec::with_capacity(settled.len()), ..Flush::default() };
-    let mut permits = Vec::with_capacity(settled.len());
+    let mut places: Option<OwnedSemaphorePermit> = None;
     for item in settled {
         match item {
             Settled::Nothing(held) => flush.closed.push(held.lease),
@@ -132,14 +136,19 @@ fn assemble(settled: Vec<Settled>) -> (Flush, Vec<OwnedSemaphorePermit>) {
             Settled::Answer(Answered { held, device, verdict, unfit, unrecorded }) => {
                 flush.outcomes.push(Outcome { batch: held.lease, device, verdict });
                 flush.unfit.extend(unfit);
-                permits.extend(unrecorded);
+                if let Some(place) = unrecorded {
+                    match &mut places {
+                        Some(places) => places.merge(place),
+                        None => places = Some(place),
+                    }
+                }
                 if held.count_answer() {
                     flush.closed.push(held.lease);
                 }
             }
         }
     }
-    (flush, permits)
+    (flush, places)
 }
 
 /// Writes a flush, however long the database is away. One that is too much for it is halved; what it refuses is halved

@@ -37,6 +37,7 @@ mod sweep;
 mod traced;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bongsu_live::Presence;
@@ -95,6 +96,8 @@ struct Engine {
     claim_now: Notify,
     /// There is something to take for sure: the work of a dead sender, a probe.
     take_now: Notify,
+    /// Leases have run out: the next claim looks for them.
+    look_for_leases: AtomicBool,
     /// A call waits for a slot of its provider's rate.
     slots_needed: Notify,
     pulse: control::Pulse,
@@ -122,6 +125,7 @@ impl Engine {
             holdings: Holdings::new(),
             claim_now: Notify::new(),
             take_now: Notify::new(),
+            look_for_leases: AtomicBool::new(true),
             slots_needed: Notify::new(),
             pulse: control::Pulse::new(),
             calls: TaskTracker::new(),

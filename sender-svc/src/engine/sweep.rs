@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_store::SweepLane;
+use bongsu_store::{SweepLane, Swept};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +29,13 @@ async fn sweep(engine: &Engine) {
     let mut pause = EVERY;
     loop {
         tokio::time::sleep(pause.mul_f64(0.75 + 0.5 * rand::random::<f64>())).await;
-        let mut result = step(&mut lane).await;
-        pause = if matches!(result, Ok(true)) { Duration::ZERO } else { EVERY };
+        let began = Instant::now();
+        let swept = lane.sweep().await;
+        pause = swept.as_ref().map_or(EVERY, |swept| swept.pause(began.elapsed(), EVERY));
+        let mut result = swept.map(|swept| report(&swept));
         if result.is_ok() && hourly <= Instant::now() {
             hourly = Instant::now() + HOURLY;
-            result = housekeep(engine, &mut lane).await.map(|()| false);
+            result = housekeep(engine, &mut lane).await;
         }
         if let Err(error) = &result
             && !troubled
@@ -44,16 +46,13 @@ async fn sweep(engine: &Engine) {
     }
 }
 
-/// One step; true when there is more to do.
-async fn step(lane: &mut SweepLane) -> bongsu_store::Result<bool> {
-    let swept = lane.sweep().await?;
+fn report(swept: &Swept) {
     if swept.settled > 0 {
         tracing::info!(deliveries = swept.settled, "settled deliveries of cancelled or expired broadcasts");
     }
     for id in &swept.completed {
         tracing::info!(broadcast_id = id.0, "broadcast ended");
     }
-    Ok(swept.more)
 }
 
 async fn housekeep(engine: &Engine, lane: &mut SweepLane) -> bongsu_store::Result<()> {

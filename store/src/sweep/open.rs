@@ -46,6 +46,12 @@ impl OpenBroadcasts {
         Ok(open)
     }
 
+    /// The last step's, which were so many, are looked at again.
+    pub(super) fn stay(&mut self, ids: usize) {
+        let again = self.kept.split_off(self.kept.len().saturating_sub(ids));
+        self.rest.extend(again.into_iter().rev());
+    }
+
     /// Whether each was looked at that was there when the round began.
     pub(super) fn is_round_over(&self) -> bool {
         self.rest.is_empty()

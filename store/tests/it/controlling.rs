@@ -64,7 +64,7 @@ async fn a_retry_keeps_its_time_over_a_pause_and_fresh_work_does_not_overtake_wh
     resume(&store, id).await;
     assert_eq!(sql(&store, due).await, before);
     assert_eq!(sql(&store, "SELECT count(*) FROM batch WHERE state = 'waiting'").await, 1);
-    assert_eq!(sql(&store, "SELECT rank FROM batch WHERE state = 'ready'").await, 1_000_000);
+    assert_eq!(sql(&store, "SELECT rank FROM batch WHERE state = 'ready'").await, 1_000_001);
 }
 
 #[tokio::test]

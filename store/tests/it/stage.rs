@@ -191,7 +191,7 @@ pub fn exhausted() -> Verdict {
 /// Sweeps until there is nothing to do.
 pub async fn sweep_all(store: &Store) {
     let mut lane = store.sweep_lane();
-    while lane.sweep().await.unwrap().more {}
+    while !lane.sweep().await.unwrap().round_over {}
 }
 
 /// Lets every lease run out.

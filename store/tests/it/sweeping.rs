@@ -1,10 +1,12 @@
 //! Sweeps find every open broadcast, however old, however many, and without reading past all that have ended.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bongsu_store::{BroadcastId, Store, SweepLane};
 
 use crate::harness::{self, sql};
+use crate::stage::stage;
 
 /// So old that no look for what is new finds it.
 const OLD: &str = "INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state,
@@ -37,7 +39,7 @@ async fn round(lane: &mut SweepLane) -> (BTreeSet<BroadcastId>, usize) {
         let swept = lane.sweep().await.unwrap();
         completed.extend(swept.completed);
         steps += 1;
-        if !swept.more {
+        if swept.round_over {
             return (completed, steps);
         }
     }
@@ -82,4 +84,36 @@ async fn a_step_that_fails_forgets_nothing() {
     // The failed step was part of a round.
     completed.extend(round(&mut lane).await.0);
     assert_eq!(completed, BTreeSet::from([old]));
+}
+
+#[tokio::test]
+async fn a_cancelled_broadcast_of_many_batches_does_not_wait_for_a_round_through_all_others() {
+    let (store, _) = stage(1).await;
+    let cancelled = "WITH br AS (INSERT INTO broadcast (client_id, idempotency_key, request_hash, title, body, data, priority, audience,
+                                                        state, expires_at)
+                                 VALUES ('test', 'cancelled', '', '', '', '{}', 'normal', 'everyone', 'cancelling', now() + interval '1 day')
+                                 RETURNING id),
+                          d AS (INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
+                                SELECT br.id, 0, 1, n FROM br CROSS JOIN generate_series(1, 45) AS n
+                                RETURNING broadcast_id, device_id AS n)
+                     INSERT INTO batch (broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, state)
+                     SELECT broadcast_id, 0, 1, 0, 1, 1, n, n, 'ready' FROM d
+                     RETURNING broadcast_id";
+    let cancelled = BroadcastId(sql(&store, cancelled).await);
+    leave(&store, 1_500, "other").await;
+    let at_work =
+        "UPDATE broadcast SET state = 'fanning_out' WHERE idempotency_key LIKE 'other%' RETURNING id";
+    sql(&store, at_work).await;
+    let (mut lane, mut steps, mut completed) = (store.sweep_lane(), vec![], vec![]);
+    let (took, every) = (Duration::from_millis(10), Duration::from_secs(1));
+    loop {
+        let swept = lane.sweep().await.unwrap();
+        steps.push((swept.settled, swept.pause(took, every).as_millis()));
+        completed.extend(swept.completed);
+        if swept.round_over {
+            break;
+        }
+    }
+    assert_eq!(steps, [(20, 0), (20, 0), (5, 40), (0, 1_000)]);
+    assert_eq!(completed, [cancelled]);
 }

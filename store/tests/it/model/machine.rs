@@ -422,18 +422,18 @@ impl Machine {
             model.paused = pause;
         }
         if resumed {
-            // A resume holds what other paused broadcasts left lying, as a sweep does.
-            self.drop_held_leases();
+            // A resume does for its broadcast what a sweep does for all.
+            self.drop_held_leases(|broadcast| broadcast == id);
         }
         Ok(())
     }
 
-    fn drop_held_leases(&mut self) {
+    fn drop_held_leases(&mut self, of: impl Fn(BroadcastId) -> bool) {
         let broadcasts = &self.model.broadcasts;
         self.model.leases.retain(|_, (_, lease, ran_out)| {
             let b = broadcasts[&lease.broadcast];
             let held = b.paused || b.cancelled || b.expired;
-            !(*ran_out && held)
+            !(*ran_out && held && of(lease.broadcast))
         });
     }
 
@@ -496,7 +496,7 @@ impl Machine {
 
     async fn sweep(&mut self) -> Check {
         let mut lane = self.store.sweep_lane();
-        while lane.sweep().await.unwrap().more {}
+        while !lane.sweep().await.unwrap().round_over {}
         self.model.sweep();
         self.note_final().await;
         Ok(())

@@ -1,7 +1,7 @@
 //! Claims beside many batches that are none of their business.
 
 use super::database::{Database, Session};
-use super::statements::statement;
+use super::statements::{Statement, statement};
 use super::{GROWTH, SLACK};
 use crate::harness::{self, sql};
 
@@ -72,7 +72,7 @@ async fn a_sweep_does_not_read_what_has_ended_while_somebody_holds_an_old_snapsh
     // Earlier than what the sweep has looked at.
     let short = "INSERT INTO broadcast (id, client_id, idempotency_key, request_hash, title, body, data, priority, audience, state, expires_at)
                  SELECT n, 'test', 'short-' || n, '', '', '', '{}', 'normal', 'everyone', 'delivering', '2100-01-01'
-                 FROM generate_series(1, 20000) AS n";
+                 FROM generate_series(1, 10000) AS n";
     database.run(short).await;
     database
         .run("UPDATE broadcast SET state = 'completed', settled_at = now() WHERE idempotency_key LIKE 'short-%'")
@@ -80,4 +80,40 @@ async fn a_sweep_does_not_read_what_has_ended_while_somebody_holds_an_old_snapsh
     let beside = pages(&database).await;
     snapshot.end().await.unwrap();
     assert!(beside <= GROWTH * alone + SLACK, "{beside} pages instead of {alone}");
+}
+
+#[tokio::test]
+async fn a_claim_does_not_read_what_was_claimed_of_the_same_rank_while_somebody_holds_an_old_snapshot() {
+    let mut database = Database::new().await;
+    database.run(include_str!("work.sql")).await;
+    // From rank 7 on, and of that rank after batch 200,000; not at leases that ran out.
+    let usual = Statement {
+        parameters: "0, '{1}', '{3}', '{100000}', '{7}', me(), 20, NULL, '{}', NULL, '{9223372036854775807}', '{t}', '{200000}'",
+        ..*statement("batch_claim")
+    };
+    let batches = |first: i32, last: i32| {
+        format!(
+            "INSERT INTO batch (id, broadcast_id, shard, provider_id, rank, attempt, size, first_device_id, last_device_id, state)
+             OVERRIDING SYSTEM VALUE
+             SELECT n, at_work(), 0, 1, 7, 1, 1, 1, 1, 'ready' FROM generate_series({first}, {last}) AS n"
+        )
+    };
+    database.run(&batches(300_001, 300_100)).await;
+    let look = async |database: &Database| {
+        let plan = Session::open(&database.store).await.explain(&usual).await.unwrap();
+        (plan.rows, plan.buffers)
+    };
+    let (rows, alone) = look(&database).await;
+    let snapshot = database.store.hold_snapshot().await.unwrap();
+    database.run(&batches(100_001, 110_000)).await;
+    for step in [
+        "UPDATE batch SET state = 'leased', lease_owner = me(), lease_expires_at = now() - interval '1 minute' WHERE id BETWEEN 100001 AND 110000",
+        "UPDATE batch SET state = 'done', sent = 1, lease_owner = NULL, lease_expires_at = NULL WHERE id BETWEEN 100001 AND 110000",
+    ] {
+        database.run(step).await;
+    }
+    let beside = look(&database).await;
+    snapshot.end().await.unwrap();
+    assert_eq!(beside.0, rows);
+    assert!(beside.1 <= GROWTH * alone + SLACK, "{} pages instead of {alone}", beside.1);
 }
