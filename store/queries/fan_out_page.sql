@@ -45,7 +45,7 @@ WITH marked AS (
       AND l.reason <> 'unconfirmed'
       AND (SELECT d.enabled AND d.retired_at IS NULL AND d.quarantined_at IS NULL FROM device d WHERE d.shard = l.shard AND d.id = l.device_id)
     RETURNING l.device_id AS id
-), target AS MATERIALIZED (
+), target AS (
     SELECT d.id
     FROM device d
     WHERE $2::audience_kind = 'everyone'
@@ -77,15 +77,17 @@ WITH marked AS (
     SELECT id FROM marked
     UNION ALL
     SELECT id FROM named
+), page AS MATERIALIZED (
+    SELECT array_agg(id ORDER BY id) AS ids, count(*)::int AS of FROM target
 ), made AS (
     INSERT INTO delivery (broadcast_id, shard, provider_id, device_id)
     -- In order of the key: each row goes beside the last.
-    SELECT $1, $3, $4, id FROM target ORDER BY id
+    SELECT $1, $3, $4, unnest(ids) FROM page
 ), cut AS (
     SELECT chunk, ids[chunk * $10::int + 1] AS first_id, ids[least((chunk + 1) * $10::int, of)] AS last_id,
            least($10::int, of - chunk * $10::int) AS size,
            CASE WHEN $2 = 'users' THEN ids[chunk * $10::int + 1 : (chunk + 1) * $10::int] END AS ids
-    FROM (SELECT array_agg(id ORDER BY id) AS ids, count(*)::int AS of FROM target) AS page
+    FROM page
     CROSS JOIN generate_series(0, (of + $10::int - 1) / $10::int - 1) AS chunk
 )
 INSERT INTO batch (shard, broadcast_id, provider_id, attempt, state, size, rank, first_device_id, last_device_id, device_ids)
