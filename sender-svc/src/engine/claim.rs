@@ -119,26 +119,29 @@ impl Claimer {
         self.claim_capped().await?;
         let every = if self.idle { THOROUGH.0 } else { self.thorough_every };
         let due = self.looked_thoroughly.elapsed() >= every;
-        let thorough = due || self.engine.look_for_leases.load(Ordering::Relaxed);
+        let look_for_leases = &self.engine.look_for_leases;
+        let thorough = due || look_for_leases.load(Ordering::Relaxed);
         let wants = self.wants(thorough);
         if wants.is_empty() {
             return Ok(None);
         }
-        if thorough {
-            self.engine.look_for_leases.store(false, Ordering::Relaxed);
-        }
         let held = self.engine.holdings.leases();
         let sent = Instant::now();
         let reclaim = self.may_reclaim().filter(|_| thorough);
-        let batches = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await?;
-        metrics::claimed(sent.elapsed(), &batches);
+        if thorough {
+            look_for_leases.store(false, Ordering::Relaxed);
+        }
+        let claimed = self.lane.claim(&wants, self.engine.limits.lease, reclaim, &held).await;
         if thorough {
             self.looked_thoroughly = sent;
             self.thorough_every = (sent.elapsed() * THOROUGH_SHARE).clamp(THOROUGH.0, THOROUGH.1);
-            // Perhaps there are more.
-            let some = batches.iter().any(|batch| batch.reclaims > 0);
-            self.engine.look_for_leases.fetch_or(some, Ordering::Relaxed);
+            // Where there were some, there may be more.
+            let again =
+                claimed.as_ref().map_or(true, |batches| batches.iter().any(|batch| batch.reclaims > 0));
+            look_for_leases.fetch_or(again, Ordering::Relaxed);
         }
+        let batches = claimed?;
+        metrics::claimed(sent.elapsed(), &batches);
         if batches.is_empty() {
             // What was looked for beside other work says nothing of the queue.
             return Ok(wants.iter().any(|want| want.beside.is_none()).then_some(0));
