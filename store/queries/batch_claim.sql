@@ -1,4 +1,4 @@
--- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that are due, each up
+-- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that fell due within $14 seconds, each up
 -- to half of its free deliveries $4, then fresh work in rank order from its floor $5 on, and of that very rank after the batch $13;
 -- never more than $3 batches a lane. Whoever has work in hand asks for fresh work up to its rank $11 only, and for retries or not ($12). Providers
 -- that are parked or asked for a pause, and broadcasts that were paused or cancelled or have expired, are passed over here,
@@ -14,9 +14,9 @@
 -- The lanes are materialised and the ids an array: a plan that runs a lane's LIMIT twice would lease more than it returns.
 -- Rows that others hold are skipped, so a claim never waits. OFFSET 0 keeps each look at a broadcast one by its key.
 WITH wanted AS MATERIALIZED (
-    SELECT w.provider_id, w.batches, w.deliveries, w.floor, w.after, w.ceiling, w.retries
-    FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[], $13::bigint[], $11::bigint[], $12::boolean[])
-         AS w(provider_id, batches, deliveries, floor, after, ceiling, retries)
+    SELECT w.provider_id, w.batches, w.deliveries, w.floor, w.after, w.ceiling, w.retries, now() - w.seconds * interval '1 second' AS due_from
+    FROM unnest($2::smallint[], $3::int[], $4::int[], $5::bigint[], $13::bigint[], $11::bigint[], $12::boolean[], $14::float8[])
+         AS w(provider_id, batches, deliveries, floor, after, ceiling, retries, seconds)
     JOIN provider p ON p.id = w.provider_id
     WHERE p.parked_since IS NULL AND (p.held_until IS NULL OR p.held_until <= now())
 ), expired AS MATERIALIZED (
@@ -57,7 +57,8 @@ WITH wanted AS MATERIALIZED (
                                 WHERE br.id = b.broadcast_id AND br.state IN ('fanning_out', 'delivering')
                                   AND br.expires_at > now() AND NOT br.paused
                                 OFFSET 0) AS br
-            WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'waiting' AND b.next_attempt_at <= now()
+            WHERE b.shard = $1 AND b.provider_id = w.provider_id AND b.state = 'waiting'
+                  AND b.next_attempt_at > w.due_from AND b.next_attempt_at <= now()
             ORDER BY b.next_attempt_at
             LIMIT CASE WHEN w.retries THEN w.batches ELSE 0 END
             FOR UPDATE OF b SKIP LOCKED

@@ -15,6 +15,8 @@ WITH idle AS MATERIALIZED (
 )
 UPDATE batch b
 SET state = CASE b.attempt WHEN 1 THEN 'ready' ELSE 'waiting' END::batch_state,
-    rank = greatest(b.rank, p.vtime + 1)
+    rank = greatest(b.rank, p.vtime + 1),
+    -- One that fell due meanwhile is due now: nobody looks for what fell due long ago.
+    next_attempt_at = greatest(b.next_attempt_at, CASE WHEN b.attempt > 1 THEN now() END)
 FROM provider p
 WHERE b.shard = $1 AND b.id = ANY (ARRAY(SELECT id FROM idle)) AND p.id = b.provider_id

@@ -1,7 +1,7 @@
 //! Claiming batches. What is left to do in them is read after: [`crate::due`].
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -104,8 +104,9 @@ impl ClaimLane {
         let mut round = self.turns.begin(self.store.shards().await?, wants);
         let mut claimed = vec![];
         while let Some((shard, wants)) = self.turns.next(&mut round) {
+            let asked = Instant::now();
             let batches = self.claim_in(shard, &wants, lease, reclaim, held).await?;
-            self.turns.took(&mut round, shard, &wants, &batches);
+            self.turns.took(&mut round, shard, &wants, &batches, asked);
             claimed.extend(batches);
         }
         Ok(claimed)
@@ -126,6 +127,7 @@ impl ClaimLane {
         let floors: Vec<i64> = wants.iter().map(|w| w.floor).collect();
         let ceilings: Vec<i64> = wants.iter().map(|w| w.beside.map_or(i64::MAX, |b| b.rank)).collect();
         let after: Vec<i64> = wants.iter().map(|w| self.turns.passed(shard, w)).collect();
+        let within: Vec<f64> = wants.iter().map(|w| self.turns.due_within(shard, w).as_secs_f64()).collect();
         let retries: Vec<bool> = wants.iter().map(|w| w.beside.is_none_or(|b| b.retries)).collect();
         let owner = self.sender.0;
         self.lane
@@ -145,7 +147,8 @@ impl ClaimLane {
                     reclaim.map(|reclaim| reclaim.heartbeat_at),
                     &ceilings,
                     &retries,
-                    &after
+                    &after,
+                    &within
                 )
                 .fetch_all(connection)
                 .await?)

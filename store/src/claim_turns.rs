@@ -5,10 +5,15 @@
 //! shard, so that none is always asked when nothing is wanted any more. With one shard, all of it is one statement.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use crate::claim::LeasedBatch;
 use crate::ids::{BatchId, ProviderId, Shard};
 use crate::shards::Shards;
+
+/// A retry may be seen so long after it fell due: its transaction took as long, or a provider was parked that nobody here knew of.
+const DUE_OVERLAP: Duration = Duration::from_secs(2);
+const EVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// How much a sender can take for one provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,8 @@ pub(crate) struct Turns {
     /// two heartbeats; and where the sender falls behind, all that came since. No more come, since whatever is ranked after the
     /// floor was published has a greater one.
     passed: HashMap<(Shard, ProviderId), (i64, BatchId)>,
+    /// When there was last asked for retries, and all were had that were due.
+    no_more_due: HashMap<(Shard, ProviderId), Instant>,
 }
 
 /// One claim.
@@ -59,7 +66,12 @@ pub(crate) struct Round {
 impl Turns {
     pub fn new() -> Self {
         // Senders that start together do not all begin with the same.
-        Self { first: usize::from(rand::random::<u16>()), reached: HashMap::new(), passed: HashMap::new() }
+        Self {
+            first: usize::from(rand::random::<u16>()),
+            reached: HashMap::new(),
+            passed: HashMap::new(),
+            no_more_due: HashMap::new(),
+        }
     }
 
     /// The shards, from the one whose turn it is.
@@ -104,8 +116,22 @@ impl Turns {
         passed.map_or(i64::MIN, |(_, id)| id.0)
     }
 
+    /// How long ago retries may have fallen due that nobody has taken: since there were last no more, and a moment. What was passed
+    /// over, for its broadcast was paused then or somebody else held its row, a look below the floor finds.
+    pub fn due_within(&self, shard: Shard, want: &Want) -> Duration {
+        let asked = self.no_more_due.get(&(shard, want.provider)).filter(|_| want.floor > i64::MIN);
+        asked.map_or(EVER, |asked| asked.elapsed() + DUE_OVERLAP)
+    }
+
     /// Notes what the shard had of what it was asked for.
-    pub fn took(&mut self, round: &mut Round, shard: Shard, asked: &[Want], batches: &[LeasedBatch]) {
+    pub fn took(
+        &mut self,
+        round: &mut Round,
+        shard: Shard,
+        asked: &[Want],
+        batches: &[LeasedBatch],
+        asked_at: Instant,
+    ) {
         let mut more = false;
         for asked in asked {
             let Some(left) = round.left.iter_mut().find(|want| want.provider == asked.provider) else {
@@ -117,6 +143,12 @@ impl Turns {
             left.deliveries -= size;
             let full = count >= asked.batches || size >= asked.deliveries;
             more |= full && left.batches > 0 && left.deliveries > 0;
+            let retries = taken.clone().filter(|batch| batch.attempt > 1);
+            let (due, due_size) = retries.fold((0, 0), |(n, s), batch| (n + 1, s + batch.size));
+            let no_more = due < asked.batches && 2 * due_size < asked.deliveries;
+            if no_more && asked.beside.is_none_or(|beside| beside.retries) {
+                self.no_more_due.insert((shard, asked.provider), asked_at);
+            }
             // Not what somebody held before: it may have come from far ahead.
             let fresh = taken.filter(|batch| batch.attempt == 1 && batch.reclaims == 0);
             let at_floor = fresh.clone().filter(|batch| batch.rank == asked.floor);
@@ -169,7 +201,7 @@ mod tests {
             let taken = wanted.div_ceil(500).min(*has);
             *has -= taken;
             asked.push((shard, wants[0].deliveries));
-            turns.took(&mut round, shard, &wants, &vec![batch(shard, 7); taken]);
+            turns.took(&mut round, shard, &wants, &vec![batch(shard, 7); taken], Instant::now());
         }
         asked
     }
@@ -214,7 +246,7 @@ mod tests {
         let mut round = turns.begin(Shards(2), &[want(1_000)]);
         while let Some((shard, wants)) = turns.next(&mut round) {
             floors.push((shard, wants[0].floor));
-            turns.took(&mut round, shard, &wants, &[]);
+            turns.took(&mut round, shard, &wants, &[], Instant::now());
         }
         assert_eq!(floors, [(1, i64::MIN), (0, 7)]);
     }
@@ -235,7 +267,7 @@ mod tests {
                     ..batch(shard, *rank)
                 })
                 .collect();
-            turns.took(&mut round, shard, &wants, &batches);
+            turns.took(&mut round, shard, &wants, &batches, Instant::now());
             passed
         };
         assert_eq!(
@@ -251,5 +283,26 @@ mod tests {
         let (elsewhere, higher) =
             (turns.passed(1, &want(1)), turns.passed(0, &Want { floor: 1_001, ..want(1) }));
         assert_eq!((elsewhere, higher), (i64::MIN, i64::MIN));
+    }
+
+    #[test]
+    fn retries_are_looked_for_since_there_were_no_more_and_by_a_look_below_the_floor_all_of_them() {
+        let mut turns = from(0);
+        let mut claim = |floor, beside, retries: usize| {
+            let want = Want { floor, beside, batches: 3, ..want(1_000) };
+            let mut round = turns.begin(Shards(1), &[want]);
+            let (shard, wants) = turns.next(&mut round).unwrap();
+            let within = turns.due_within(shard, &wants[0]);
+            let retry = LeasedBatch { attempt: 2, size: 1, ..batch(shard, 7) };
+            turns.took(&mut round, shard, &wants, &vec![retry; retries], Instant::now());
+            within
+        };
+        let without_retries = Some(Beside { rank: 9, retries: false });
+        assert_eq!(claim(7, None, 3), EVER);
+        assert_eq!(claim(7, without_retries, 0), EVER, "there may be more than the three");
+        assert_eq!(claim(7, None, 2), EVER);
+        let since = claim(7, None, 0);
+        assert!((DUE_OVERLAP..EVER).contains(&since), "{since:?}");
+        assert_eq!(claim(i64::MIN, None, 0), EVER);
     }
 }

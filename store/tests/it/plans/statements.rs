@@ -35,8 +35,8 @@ macro_rules! statements {
 /// A new one is a line here: connection, file, where a file has several what it is of, parameters, rows.
 #[rustfmt::skip]
 pub const STATEMENTS: &[Statement] = statements! {
-    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat, ceilings, retries, batches passed
-    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now(), '{9223372036854775807}', '{t}', '{0}'") 9,
+    // shard, providers, batches a lane, deliveries, floors, sender, lease, up for (reclaim), held, our heartbeat, ceilings, retries, batches passed, due within seconds
+    Lane "batch_claim"        ("0, '{1}', '{3}', '{100000}', '{0}', me(), 20, 0, '{}', now(), '{9223372036854775807}', '{t}', '{0}', '{1e9}'") 9,
     // shard, batches, sender
     Lane "batch_read_range"   ("0, '{11}', me()") 1,
     Lane "batch_read_listed"  ("0, '{25}', me()") 1,
