@@ -30,16 +30,22 @@ impl Waiting {
     /// Takes in what has come, and waits for it where there is nothing, or until `again` where it was looked at in vain. False once
     /// no more will come and all is taken.
     async fn gather(&mut self, touched: &mut mpsc::UnboundedReceiver<BroadcastId>, again: Instant) -> bool {
-        while self.ids.is_subset(&self.in_vain) {
+        loop {
+            while let Ok(id) = touched.try_recv() {
+                self.ids.insert(id);
+            }
+            // A timer that is due says so a millisecond later.
+            let wait = self.ids.is_subset(&self.in_vain) && (self.ids.is_empty() || Instant::now() < again);
+            if !wait {
+                return true;
+            }
             let next = touched.recv();
             let next = if self.ids.is_empty() { Ok(next.await) } else { timeout_at(again, next).await };
-            let Ok(Some(id)) = next else { break };
-            self.ids.insert(id);
+            match next {
+                Ok(Some(id)) => self.ids.insert(id),
+                Ok(None) | Err(_) => return !self.ids.is_empty(),
+            };
         }
-        while let Ok(id) = touched.try_recv() {
-            self.ids.insert(id);
-        }
-        !self.ids.is_empty()
     }
 
     /// The oldest of them.
