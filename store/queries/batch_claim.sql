@@ -1,8 +1,8 @@
--- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that fell due within $14 seconds, each up
--- to half of its free deliveries $4, then fresh work in rank order from its floor $5 on, and of that very rank after the batch $13;
--- never more than $3 batches a lane. Whoever has work in hand asks for fresh work up to its rank $11 only, and for retries or not ($12). Providers
--- that are parked or asked for a pause, and broadcasts that were paused or cancelled or have expired, are passed over here,
--- so that these act at once.
+-- Leases ready work to $6 for $7 seconds. Per provider of $2: others' leases that ran out and retries that fell due within $14
+-- seconds, each up to half of its free deliveries $4, then fresh work in rank order from its floor $5 on, and of that very rank after
+-- the batch $13; never more than $3 batches a lane. Whoever has work in hand asks for fresh work up to its rank $11 only, and for
+-- retries or not ($12). Providers that are parked or asked for a pause, and broadcasts that were paused or cancelled or have
+-- expired, are passed over here, so that these act at once.
 --
 -- What it holds itself ($9) it renews, and never takes a second time. Leases that ran out are taken only when $8 is not
 -- null and Postgres has been up for that many seconds: after it was away, owners that live get time to renew. And only while

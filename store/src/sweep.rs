@@ -68,28 +68,26 @@ impl SweepLane {
     /// Of the next open broadcasts: settles some unleased batches of cancelled and expired ones, holds the rest of them and those of
     /// paused ones, offers those of resumed ones, and completes what has nothing left to do.
     pub async fn sweep(&mut self) -> Result<Swept> {
-        let Self { lane, store, open, .. } = self;
+        let Self { lane, store, open } = self;
         let shards = lane.run("settings", async |connection| store.read_shards(connection).await).await?;
         let ids = lane.run("open broadcasts", async |connection| open.step(connection).await).await?;
-        let mut swept = Swept::default();
-        if !ids.is_empty() {
-            let (more, settled) = self.settle(shards, &ids).await?;
-            let hold = async |connection: &mut PgConnection| hold_and_offer(connection, shards, &ids).await;
-            let moved = self.lane.run("hold", hold).await?;
-            let pool = &self.store.pool;
-            let done = bounded("sweep", async {
-                Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql", &ids).fetch_all(pool).await?)
-            })
-            .await?;
-            let completed = if done.is_empty() { vec![] } else { self.store.complete(&done).await? };
-            let more = more || moved >= STEP_HOLD as u64;
-            if more {
-                self.open.stay(ids.len());
-            }
-            swept = Swept { settled, completed, more, round_over: false };
+        if ids.is_empty() {
+            return Ok(Swept { round_over: open.is_round_over(), ..Swept::default() });
         }
-        swept.round_over = self.open.is_round_over();
-        Ok(swept)
+        let (more, settled) = self.settle(shards, &ids).await?;
+        let hold = async |connection: &mut PgConnection| hold_and_offer(connection, shards, &ids).await;
+        let moved = self.lane.run("hold", hold).await?;
+        let pool = &self.store.pool;
+        let done = bounded("sweep", async {
+            Ok(sqlx::query_file_scalar!("queries/sweep_complete.sql", &ids).fetch_all(pool).await?)
+        })
+        .await?;
+        let completed = if done.is_empty() { vec![] } else { self.store.complete(&done).await? };
+        let more = more || moved >= STEP_HOLD as u64;
+        if more {
+            self.open.stay(ids.len());
+        }
+        Ok(Swept { settled, completed, more, round_over: self.open.is_round_over() })
     }
 
     /// Drops senders from the list that were gone long ago.

@@ -187,7 +187,8 @@ async fn a_replay_a_pause_a_list_and_a_dropped_day_are_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_under_way_one_that_nobody_answered_and_one_that_came_too_late_are_told() {
     let mut world = World::new(Behaviour { hang: true, ..Default::default() }).await;
-    world.add_sender(|config| config.call_timeout_ms = 3_000).await;
+    // Until the test ends the call.
+    world.add_sender(|config| (config.lease_ms, config.call_timeout_ms) = (120_000, 60_000)).await;
     world.import_registrations(vec![registration("good")]).await;
     let once = CreateBroadcastRequest { guarantee: Guarantee::AtMostOnce.into(), ..to_everyone("once") };
     let once = world.create(once).await.id;
@@ -199,13 +200,14 @@ async fn a_call_under_way_one_that_nobody_answered_and_one_that_came_too_late_ar
     };
     let calling = told(once, DeliveryVerdict::Sending).await;
     assert_told(&calling, DeliveryVerdict::Sending, &["push is being called", "never called again"]);
+    // The simulator is gone, and the connection with it.
+    world.sim.end();
     world.finish(once).await;
     let unknown = told(once, DeliveryVerdict::Unconfirmed).await;
     assert_told(&unknown, DeliveryVerdict::Unconfirmed, &["push may have accepted it", "first call"]);
     assert_eq!(unknown.dead_letter.unwrap().reason(), DeadReason::Unconfirmed);
 
-    // The next call may begin in an hour.
-    world.sim.behave(json!({"hang": false, "status": 503, "retry_after_s": 3600})).await;
+    // The first retry would be due after two seconds.
     let ttl = create_broadcast_request::Expiry::Ttl(prost_types::Duration { seconds: 1, nanos: 0 });
     let late = CreateBroadcastRequest { expiry: Some(ttl), ..to_everyone("late") };
     let late = world.create(late).await.id;

@@ -228,7 +228,7 @@ impl World {
             sender.stop().await;
         }
         self.intake.stop().await;
-        self.sim.shutdown.cancel();
+        self.sim.end();
     }
 
     /// The store, to look at what no API shows.
@@ -296,6 +296,11 @@ impl Sim {
             .build()
             .unwrap();
         Self { address, http, shutdown }
+    }
+
+    /// Ends it, and every connection, answered or not.
+    pub fn end(&self) {
+        self.shutdown.cancel();
     }
 
     fn url(&self, path: &str) -> String {

@@ -28,8 +28,9 @@ const FULL_BATCH: usize = 500;
 const MOST_BATCHES: usize = 256;
 /// The same for what is claimed beside work in hand.
 const MOST_BESIDE: usize = 32;
-/// Fresh work below the floor (see [`Line::floor`]), retries that were passed over and leases that ran out are looked for this often, and while there is other
-/// work this seldom at least: what a transaction that took long has made lies below, and must not wait for everything above it.
+/// Fresh work below the floor (see [`Line::floor`]), retries that were passed over and leases that ran out are looked for this
+/// often, and while there is other work this seldom at least: what a transaction that took long has made lies below, and must not
+/// wait for everything above it.
 const THOROUGH: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// … and the longer the look takes, the less often: where an old snapshot keeps them, it meets a dead entry for each batch that was
 /// ever claimed.

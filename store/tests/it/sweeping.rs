@@ -45,12 +45,18 @@ async fn round(lane: &mut SweepLane) -> (BTreeSet<BroadcastId>, usize) {
     }
 }
 
-#[tokio::test]
-async fn a_lane_finds_what_is_new_and_does_not_forget_what_is_old() {
+/// A lane that has looked at an old broadcast, which is not to start yet.
+async fn lane_and_old() -> (Store, SweepLane, BroadcastId) {
     let store = harness::store().await;
     let old = BroadcastId(sql(&store, OLD).await);
     let mut lane = store.sweep_lane();
     assert_eq!(round(&mut lane).await, (BTreeSet::new(), 1));
+    (store, lane, old)
+}
+
+#[tokio::test]
+async fn a_lane_finds_what_is_new_and_does_not_forget_what_is_old() {
+    let (store, mut lane, old) = lane_and_old().await;
     let new = leave(&store, 1, "new").await;
     assert_eq!(round(&mut lane).await.0, new);
     sql(&store, OLD_STARTS).await;
@@ -70,10 +76,7 @@ async fn however_many_are_open_each_step_looks_at_some_and_a_round_at_all() {
 
 #[tokio::test]
 async fn a_step_that_fails_forgets_nothing() {
-    let store = harness::store().await;
-    let old = BroadcastId(sql(&store, OLD).await);
-    let mut lane = store.sweep_lane();
-    assert_eq!(round(&mut lane).await, (BTreeSet::new(), 1));
+    let (store, mut lane, old) = lane_and_old().await;
     let away = "ALTER TABLE batch RENAME TO away";
     sqlx::query(away).execute(store.test_pool()).await.unwrap();
     assert!(lane.sweep().await.is_err());
